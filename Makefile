@@ -1,0 +1,119 @@
+# Everything runs from a virtual environment in .venv, made on demand and refreshed when pyproject.toml changes.
+
+VENV   := .venv
+BIN    := $(VENV)/bin
+JOBS   ?= $(shell nproc 2>/dev/null || echo 2)
+SEEDS  ?= 1000
+HOURS  ?= 4
+
+SHELL         := /bin/bash
+.SHELLFLAGS   := -euo pipefail -c
+.DEFAULT_GOAL := help
+
+# say,TEXT: announce a step.
+say = @printf '==> %s\n' "$(1)"
+
+.PHONY: help
+help: ## show this list
+	@printf 'usage: make TARGET [VARIABLE=value]\n\ntargets\n'
+	@sed -nE 's/^([a-z][a-z-]*):[^#]*## (.*)$$/\1\t\2/p' $(firstword $(MAKEFILE_LIST)) \
+	    | while IFS=$$'\t' read -r name text; do printf '  %-10s %s\n' "$$name" "$$text"; done
+	@printf '\nvariables\n'
+	@printf '  %-10s %s\n' \
+	    JOBS 'parallel test processes ($(JOBS))' \
+	    SEEDS 'seeds of "make sim" ($(SEEDS))' \
+	    HOURS 'duration of "make soak" ($(HOURS))' \
+	    PYTHON 'interpreter for a new .venv (first one found that is >= 3.11)'
+
+# ── environment ──────────────────────────────────────────────────────────────────────────────────────────────────────
+
+# The interpreter is tried, not only looked up: a version manager's shim may exist without a version behind it.
+$(BIN)/python:
+	@for python in $(PYTHON) python3 python3.13 python3.12 python3.11; do \
+	    if "$$python" -c 'import sys; sys.exit(sys.version_info < (3, 11))' 2>/dev/null; then \
+	        printf '==> %s\n' "creating $(VENV) with $$("$$python" --version)"; \
+	        exec "$$python" -m venv $(VENV); \
+	    fi; \
+	done; \
+	echo 'no Python >= 3.11 found; name one with make PYTHON=/path/to/python3' >&2; exit 1
+
+# One stamp file per extra. dev and bench bring cli with them. Twice quiet: pip prints errors only.
+$(VENV)/.installed-%: pyproject.toml | $(BIN)/python
+	$(call say,installing a3m[$*] into $(VENV))
+	@$(BIN)/python -m pip install --quiet --quiet --disable-pip-version-check --editable '.[$*]'
+	@touch $@
+	@case $* in dev | bench) touch $(VENV)/.installed-cli ;; esac
+
+.PHONY: install
+install: $(VENV)/.installed-dev ## create .venv and install the package with the development tools
+
+# ── checks ───────────────────────────────────────────────────────────────────────────────────────────────────────────
+
+.PHONY: test
+test: lint ## run every check and all tests; what CI runs
+	$(call say,pytest with $(JOBS) processes)
+	@$(BIN)/pytest -n $(JOBS)
+
+.PHONY: lint
+lint: $(VENV)/.installed-dev ## ruff, mypy and the import contracts
+	$(call say,ruff check)
+	@$(BIN)/ruff check .
+	$(call say,ruff format --check)
+	@$(BIN)/ruff format --check .
+	$(call say,mypy)
+	@$(BIN)/mypy
+	$(call say,import contracts)
+	@$(BIN)/lint-imports
+
+.PHONY: format
+format: $(VENV)/.installed-dev ## format the code and apply safe fixes
+	$(call say,ruff check --fix)
+	@$(BIN)/ruff check --fix .
+	$(call say,ruff format)
+	@$(BIN)/ruff format .
+
+# ── longer runs ──────────────────────────────────────────────────────────────────────────────────────────────────────
+
+.PHONY: explore
+explore: $(VENV)/.installed-dev ## explore all interleavings of the protocol, up to two million states
+	$(call say,exploring the protocol)
+	@$(BIN)/python -m tests.model.explore --states 2000000
+
+.PHONY: sim
+sim: $(VENV)/.installed-dev ## run SEEDS seeds of every simulated scenario
+	$(call say,simulating $(SEEDS) seeds)
+	@$(BIN)/python -m exon.simulation --seeds $(SEEDS)
+
+.PHONY: soak
+soak: $(VENV)/.installed-dev ## simulate fresh seeds for HOURS hours and print totals
+	$(call say,simulating for $(HOURS) hours)
+	@$(BIN)/python -m exon.simulation --hours $(HOURS)
+
+.PHONY: fuzz
+fuzz: $(VENV)/.installed-dev ## feed a million hostile datagrams to a live node
+	$(call say,fuzzing)
+	@$(BIN)/python -m tests.hostile.fuzz --datagrams 1000000
+
+.PHONY: bench
+bench: $(VENV)/.installed-bench ## measure throughput next to other libraries
+	$(call say,benchmarks)
+	@$(BIN)/python -m benchmarks.throughput
+
+# ── see it, read it ──────────────────────────────────────────────────────────────────────────────────────────────────
+
+.PHONY: demo
+demo: $(VENV)/.installed-cli ## watch the transport work over a bad network
+	$(call say,demo)
+	@$(BIN)/python -m exon.demo
+
+.PHONY: docs
+docs: $(VENV)/.installed-docs ## build the documentation into site/
+	$(call say,building the documentation)
+	@$(BIN)/mkdocs build --strict
+
+.PHONY: clean
+clean: ## remove .venv, caches and everything built
+	$(call say,removing $(VENV) and all caches and build products)
+	@rm -rf $(VENV) build dist site *.egg-info .mypy_cache .pytest_cache .ruff_cache .import_linter_cache .hypothesis \
+	    .coverage .coverage.* htmlcov
+	@find . -name __pycache__ -type d -prune -exec rm -rf {} +

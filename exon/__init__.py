@@ -1,0 +1,1 @@
+"""Exon: messages between nodes over UDP, each delivered exactly once."""

@@ -1,0 +1,187 @@
+"""The receiving side from one life (epoch) of one peer: what is owed to it, and what is only half here.
+
+Like :mod:`exon.outbound` it decides *when*, never *whether*: slots and verdicts are the record's.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from attrs import Factory, define
+
+from exon.addresses import Address
+from exon.frames import Ack, Frame, Slice
+from exon.intervals import IntervalSet
+from exon.options import Options
+from exon.packing import Assembly, BadPacking, Fragment
+from exon.records import ReceiveRecord
+
+_MOST_RANGES = 24  # in one acknowledgement; the newest, because older ones were said before
+_MOST_OWED = 64
+_MOST_PROBE = 60.0
+_MAX_SLICED = 4  # tokens being put together from slices at a time
+CLOSE_PROBES = 5  # unanswered ones after which a closing node lets a record be
+
+
+@define(eq=False)
+class Sliced:
+    """A token that comes in slices."""
+
+    total: int
+    here: IntervalSet = Factory(IntervalSet)
+    data: bytearray = Factory(bytearray)
+
+
+class Inbound:
+    """One life of one peer, as a source."""
+
+    def __init__(self, epoch: int, address: Address, options: Options, now: float) -> None:
+        """Heard for the first time, from ``address``."""
+        self.epoch = epoch
+        self.address = address
+        self.newest = 0  # the highest timestamp seen, to be echoed
+        self.arrived = now
+        self.heard = now  # when any datagram last came
+        self.replies: list[Frame] = []
+        self.probes = 0  # asked in a row without being answered
+        self.close_probes = 0
+        self.last_window = 0  # what the peer was last told there is room for
+        self._options = options
+        self._acks: dict[int, IntervalSet] = {}
+        self._ack_at: float | None = None
+        self._unanswered = 0
+        self._highest = -1
+        self._probed = now
+        self._ask_now = False
+        self._assemblies: dict[int, Assembly] = {}
+        self._sliced: dict[tuple[int, int], Sliced] = {}
+
+    def hear(self, time: int, source: Address, now: float) -> bool:
+        """A datagram came; whether it is the newest so far."""
+        self.heard = now
+        self.probes = 0
+        if time <= self.newest:
+            return False
+        self.newest = time
+        self.arrived = now
+        self.address = source
+        return True
+
+    # -- acknowledgements --------------------------------------------------------------------------------------------
+
+    def owe(self, s: int, r: int, delay: float, now: float) -> None:
+        """Token ``(s, r)`` is to be acknowledged, with others, soon."""
+        acks = self._acks.get(r)
+        if acks is None:
+            if len(self._acks) >= _MOST_OWED:
+                return  # the token will come again
+            acks = self._acks[r] = IntervalSet()
+        acks.add(s, s + 1)
+        self._highest = max(self._highest, s)
+        self.owe_answer(delay, now)
+
+    def owe_answer(self, delay: float, now: float) -> None:
+        """Something is to be said about the window or about what arrived, after ``delay`` at the latest."""
+        due = now + delay
+        if self._ack_at is None or due < self._ack_at:
+            self._ack_at = due
+
+    def count_datagram(self, now: float) -> None:
+        """A datagram with tokens came: every second one is answered at once."""
+        self._unanswered += 1
+        if self._unanswered >= 2:
+            self._ack_at = now
+
+    @property
+    def ack_due(self) -> float | None:
+        """When an acknowledgement must leave at the latest."""
+        return self._ack_at
+
+    def take_acks(self, record: ReceiveRecord | None, window: int) -> Iterator[Ack]:
+        """Everything that is owed, newest ranges first in importance."""
+        self._ack_at = None
+        self._unanswered = 0
+        self.last_window = window
+        if record is not None:
+            # What was consumed lately is said again: a lost acknowledgement then costs no retransmission.
+            owed = self._acks.setdefault(record.rck, IntervalSet())
+            for start, stop in record.slots.gaps(record.base, min(record.sck, self._highest + 1), _MOST_RANGES):
+                owed.add(start, stop)
+        acks, self._acks = self._acks, {}
+        for r, owed in acks.items():
+            ranges = tuple(owed)
+            yield Ack(r, window, ranges[-_MOST_OWED:])
+
+    # -- large messages ----------------------------------------------------------------------------------------------
+
+    @property
+    def reserved(self) -> int:
+        """Bytes that messages under reassembly will need."""
+        return sum(assembly.total for assembly in self._assemblies.values())
+
+    def begun(self, first: int) -> bool:
+        """Whether parts of the message whose first fragment has this number are here."""
+        return first in self._assemblies
+
+    def assemble(self, s: int, fragment: Fragment) -> bytes | None:
+        """Put a fragment in its place; the message, when that was the last one."""
+        index = s - fragment.first
+        if not 0 <= index < fragment.parts:
+            raise BadPacking
+        assembly = self._assemblies.get(fragment.first)
+        if assembly is None:
+            assembly = self._assemblies[fragment.first] = Assembly(fragment.parts, fragment.total)
+        if not assembly.add(index, fragment):
+            raise BadPacking
+        if not assembly.complete:
+            return None
+        del self._assemblies[fragment.first]
+        return assembly.message()
+
+    def closed(self, s: int) -> None:
+        """The sender has nothing under way below ``s``: what is incomplete stays so (it was given up there)."""
+        for first in [first for first in self._assemblies if first < s]:
+            del self._assemblies[first]
+        self._sliced.clear()
+
+    def join(self, frame: Slice) -> bytes | None:
+        """Put a slice in its place; the token's payload, when that was the last one."""
+        key = (frame.s, frame.r)
+        sliced = self._sliced.get(key)
+        if sliced is None or sliced.total != frame.total:
+            if len(self._sliced) >= _MAX_SLICED:
+                self._sliced.pop(next(iter(self._sliced)))  # it will come again
+            sliced = self._sliced[key] = Sliced(frame.total, data=bytearray(frame.total))
+        sliced.data[frame.offset : frame.offset + len(frame.chunk)] = frame.chunk
+        sliced.here.add(frame.offset, frame.offset + len(frame.chunk))
+        if len(sliced.here) < frame.total:
+            return None
+        del self._sliced[key]
+        return bytes(sliced.data)
+
+    # -- time --------------------------------------------------------------------------------------------------------
+
+    def probe_at(self, closing: bool) -> float:
+        """When to ask whether the record is still needed (Algorithm 1, lines 92-93)."""
+        if self._ask_now:
+            return 0.0
+        if closing:
+            return self._probed + self._options.max_ack_delay * 4 * 2.0 ** min(self.close_probes, CLOSE_PROBES)
+        since = max(self.heard, self._probed)
+        return since + min(_MOST_PROBE, self._options.probe_after * 2.0 ** min(self.probes, 16))
+
+    def probe(self, closing: bool, now: float) -> None:
+        """One is sent."""
+        self._ask_now = False
+        self._probed = now
+        self.probes += 1
+        self.close_probes += closing
+
+    def ask_now(self) -> None:
+        """Probe at once: the path changed, or the node wants to close."""
+        self._ask_now = True
+
+    @property
+    def settled(self) -> bool:
+        """Whether nothing is owed or half here."""
+        return not (self._acks or self.replies or self._assemblies or self._sliced) and self._ack_at is None

@@ -1,0 +1,381 @@
+"""The sending side towards one peer: a queue of messages becomes tokens, tokens become datagrams.
+
+All decisions about *safety* are the record's (:mod:`exon.records`); here is only *when*: when to ask for slots, when
+to pack, when to send again, when to close. So a mistake here costs time, never a message.
+"""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Iterator
+
+from attrs import define
+
+from exon import packing
+from exon.frames import ReqSlots, Slice, TokenFrame
+from exon.mtu import PathMtu
+from exon.options import Options
+from exon.records import Records, SendRecord, Token
+from exon.recovery import Recovery
+from exon.stats import Counters
+from exon.wire import encode_frame
+
+_RIDE = 96  # bytes of a datagram kept free of payload, so that a request and an acknowledgement can ride along
+_TOKEN_HEADER = 1 + 1 + 9 + 9 + 5
+_CLOSE_TRIES = 5
+_BLACK_HOLE = 5  # time-outs in a row after which the path may have come to carry only small datagrams
+_PROBE_BACKLOG = 4  # datagrams' worth of backlog that make a larger path MTU worth looking for
+
+
+@define(eq=False)
+class Cut:
+    """A large message on its way through the knife."""
+
+    message: bytes
+    chunk: int
+    count: int
+    first: int = -1
+    done: int = 0
+
+
+class Outbound:
+    """Everything that is to reach one peer."""
+
+    def __init__(self, peer: str, overhead: int, options: Options, records: Records, counters: Counters) -> None:
+        """``overhead`` is what a datagram's header takes at the most."""
+        self.peer = peer
+        self.pending_messages = 0  # accepted, not yet acknowledged
+        self.pending_bytes = 0
+        self.mtu = PathMtu(options.max_datagram)
+        self.recovery = Recovery(options.max_backoff)
+        self.window = 1 << 30  # what the peer has room for, once it has said so
+        self.hurry = False  # close as soon as nothing is pending
+        self._overhead = overhead
+        self._options = options
+        self._records = records
+        self._counters = counters
+        self._queue: deque[bytes] = deque()
+        self._queued_bytes = 0
+        self._cut: Cut | None = None
+        self._again: deque[Token] = deque()
+        self._slices: deque[bytes] = deque()
+        self._sliced: Token | None = None
+        self._asked_at: float | None = None  # when slots were asked for, while no answer came
+        self._tries = 0
+        self._touched = 0.0  # when something last went well
+        self._force = False  # one token may go in spite of the windows, to see whether they still hold
+
+    @property
+    def record(self) -> SendRecord | None:
+        """The half-connection's record, while there is one."""
+        return self._records.send.get(self.peer)
+
+    # -- what the application wants ----------------------------------------------------------------------------------
+
+    def has_room(self, size: int) -> bool:
+        """Whether a message of ``size`` bytes may be accepted now."""
+        options = self._options
+        return not self.pending_messages or (
+            self.pending_messages < options.send_messages and self.pending_bytes + size <= options.send_bytes
+        )
+
+    def accept(self, message: bytes) -> None:
+        """Take responsibility for a message."""
+        record = self._records.send.get(self.peer)
+        if record is None or record.closing:
+            self._records.open(self.peer)
+            self._ask_anew()
+        self._queue.append(message)
+        self._queued_bytes += len(message)
+        self.pending_messages += 1
+        self.pending_bytes += len(message)
+
+    @property
+    def idle(self) -> bool:
+        """Whether nothing waits to be sent or acknowledged."""
+        return not self.pending_messages
+
+    # -- what the peer says ------------------------------------------------------------------------------------------
+
+    def on_granted(self, window: int, now: float) -> None:
+        """Slots came, or at least an answer."""
+        record = self.record
+        self.set_window(window)
+        if record is not None and not record.closing and not record.requested:
+            self._ask_anew()
+            self._touched = now
+
+    def on_acked(self, tokens: list[Token], now: float) -> None:
+        """Tokens are done."""
+        self.recovery.acked(tokens, now)
+        for token in tokens:
+            self.pending_messages -= token.messages
+            self.pending_bytes -= token.cost
+        self._touched = now
+
+    def set_window(self, window: int) -> None:
+        """The peer has room for so many bytes; what it had to turn away goes again when there is some."""
+        if self.window < self.budget and window > self.window:
+            self._resend(self.recovery.refused())
+        self.window = window
+
+    @property
+    def severed(self) -> bool:
+        """Whether a large message cannot go on because its numbers would not be consecutive any more."""
+        cut, record = self._cut, self.record
+        return cut is not None and cut.done > 0 and record is not None and record.env != cut.first + cut.done
+
+    def on_unknown(self, tokens: list[Token], severed: bool, now: float) -> list[bytes]:
+        """These tokens were lost with the peer's state; the messages whose fate is unknown."""
+        unknown: list[bytes] = []
+        cut = self._cut
+        originals = {id(token.original): token.original for token in tokens if token.original is not None}
+        if cut is not None and cut.done and (severed or self.severed or id(cut.message) in originals):
+            # Some of it was sent, the rest need not be.
+            originals[id(cut.message)] = cut.message
+            self._cut = None
+            self.pending_messages -= 1
+            self.pending_bytes -= len(cut.message) - cut.done * cut.chunk
+        record = self.record
+        if record is not None:
+            rest = [token for token in record.tokens.values() if id(token.original) in originals]
+            for token in rest:
+                del record.tokens[token.s]
+            tokens = tokens + rest
+        self.recovery.dropped(tokens)
+        for token in tokens:
+            self.pending_messages -= token.messages
+            self.pending_bytes -= token.cost
+            if token.original is None:
+                unknown += packing.unpack(token.payload)
+        unknown += originals.values()
+        self._ask_anew()
+        self._sliced = None
+        self._slices.clear()
+        self._touched = now
+        return unknown
+
+    def moved(self) -> None:
+        """The path is a new one."""
+        self.mtu.reset()
+        self._ask_anew()
+        self.recovery.timeouts = 0
+
+    def _ask_anew(self) -> None:
+        self._asked_at = None
+        self._tries = 0
+
+    # -- what leaves -------------------------------------------------------------------------------------------------
+
+    @property
+    def budget(self) -> int:
+        """Bytes of payload that a token made now may have."""
+        return self.mtu.size - self._overhead - _RIDE - _TOKEN_HEADER
+
+    @property
+    def _standby(self) -> int:
+        """N: envelopes to keep in reserve, two windows' worth (000, section 3.5.1)."""
+        options = self._options
+        return min(options.max_slots, max(options.min_standby, 2 * self.recovery.congestion.window // self.budget))
+
+    def request(self, now: float) -> ReqSlots | None:
+        """The request for slots, or for an end, that is due now."""
+        record = self.record
+        if record is None:
+            return None
+        if self._asked_at is not None and now < self._asked_at + self.recovery.patience(self._tries):
+            return None
+        if record.closing:
+            return self._ask(record.close(), now)
+        standby = self._standby
+        queued = -(-self._backlog // self.budget) + bool(self._queue)
+        if record.envelopes >= queued and (record.envelopes >= standby // 2 or self.idle):
+            return None
+        n = min(self._records.max_request, max(1, standby + queued - record.envelopes))
+        return self._ask(record.request(n), now)
+
+    @property
+    def _backlog(self) -> int:
+        """Bytes that are not in tokens yet."""
+        cut = self._cut
+        return self._queued_bytes + (len(cut.message) - cut.done * cut.chunk if cut else 0)
+
+    def _ask(self, frame: ReqSlots, now: float) -> ReqSlots:
+        if self._asked_at is not None:
+            self._tries += 1
+        self._asked_at = now
+        return frame
+
+    def clear_to_send(self, now: float) -> bool:
+        """Whether windows and pacing let a token leave."""
+        if self._slices or self._force:
+            return True
+        recovery = self.recovery
+        return recovery.in_flight < min(recovery.congestion.window, self.window) and recovery.pacer.ready_at() <= now
+
+    def tokens(self, room: int, now: float) -> Iterator[tuple[bytes, list[Token]]]:
+        """Encoded frames that fit ``room`` bytes together, each with the token that is on its way with it."""
+        record = self.record
+        if record is None or not self.clear_to_send(now):
+            return
+        self._force = False
+        if self._slices:
+            yield self._next_slice()
+            return
+        first = True
+        while (token := self._next_token(record, room, first)) is not None:
+            if len(token.payload) + _TOKEN_HEADER > self.mtu.size - self._overhead:
+                self._slice(token)
+                yield self._next_slice()
+                return
+            frame = encode_frame(TokenFrame(token.s, token.r, token.payload))
+            self._counters.tokens_sent += 1
+            room -= len(frame)
+            first = False
+            yield frame, [token]
+
+    def _next_token(self, record: SendRecord, room: int, first: bool) -> Token | None:
+        again = self._again
+        while again:
+            token = again[0]
+            if record.tokens.get(token.s) is not token or not token.queued:
+                again.popleft()  # acknowledged meanwhile
+                token.queued = False
+                continue
+            if len(token.payload) + _TOKEN_HEADER > room and not first:
+                return None
+            again.popleft()
+            token.queued = False
+            self._counters.retransmissions += 1
+            return token
+        if not record.envelopes or record.closing or not (self._cut or self._queue):
+            return None
+        budget = self.budget
+        return self._pack(record, budget) if budget + _TOKEN_HEADER <= room else None
+
+    def _pack(self, record: SendRecord, budget: int) -> Token:
+        queue = self._queue
+        if self._cut is None and not packing.fits(queue[0], budget):
+            message = queue.popleft()
+            self._queued_bytes -= len(message)
+            chunk = packing.chunk_size(budget)
+            self._cut = Cut(message, chunk, -(-len(message) // chunk))
+        if self._cut is not None:
+            return self._fragment(record, self._cut)
+        room = budget - packing.HEADER
+        messages: list[bytes] = []
+        while queue:
+            room -= len(queue[0]) + packing.BIN_HEADER
+            if room < 0:
+                break
+            messages.append(queue.popleft())
+        cost = sum(map(len, messages))
+        self._queued_bytes -= cost
+        return record.seal(packing.pack(messages), len(messages), cost)
+
+    def _fragment(self, record: SendRecord, cut: Cut) -> Token:
+        if cut.first < 0:
+            cut.first = record.env
+        assert record.env == cut.first + cut.done, "fragments have consecutive numbers"
+        chunk = cut.message[cut.done * cut.chunk : (cut.done + 1) * cut.chunk]
+        payload = packing.pack_fragment(packing.Fragment(cut.first, cut.count, len(cut.message), chunk))
+        cut.done += 1
+        last = cut.done == cut.count
+        if last:
+            self._cut = None
+        return record.seal(payload, int(last), len(chunk), cut.message)
+
+    def _slice(self, token: Token) -> None:
+        """Cut a token that was made for a path with larger datagrams."""
+        size = self.mtu.size - self._overhead - _TOKEN_HEADER - 18
+        total = len(token.payload)
+        self._sliced = token
+        for offset in range(0, total, size):
+            chunk = token.payload[offset : offset + size]
+            self._slices.append(encode_frame(Slice(token.s, token.r, offset, total, chunk)))
+
+    def _next_slice(self) -> tuple[bytes, list[Token]]:
+        frame = self._slices.popleft()
+        if self._slices or self._sliced is None:
+            return frame, []
+        token, self._sliced = self._sliced, None
+        record = self.record
+        # It may have been acknowledged while its slices were leaving.
+        known = record is not None and record.tokens.get(token.s) is token
+        return frame, [token] if known else []
+
+    def _resend(self, tokens: list[Token]) -> None:
+        for token in tokens:
+            if not token.queued:
+                token.queued = True
+                self._again.append(token)
+
+    # -- time --------------------------------------------------------------------------------------------------------
+
+    def check_losses(self, now: float) -> None:
+        """After an acknowledgement: what was overtaken goes again."""
+        self._resend(self.recovery.lost(now))
+
+    def wants_probe(self, now: float) -> None:
+        """Look for a larger path MTU while there is a backlog."""
+        if self._backlog > _PROBE_BACKLOG * self.mtu.size:
+            self.mtu.want(now)
+
+    def expire(self, now: float) -> None:
+        """Do what time asks for."""
+        record = self.record
+        if record is None:
+            return
+        self.check_losses(now)
+        overdue = self.recovery.expired(now)
+        if overdue:
+            if self.recovery.timeouts >= _BLACK_HOLE:
+                self.mtu.reset()
+            self._force = True
+            self._resend(overdue)
+        stuck = self._stuck_at(record)
+        if stuck is not None and now >= stuck:
+            self._force = True
+            self._touched = now
+        if self.idle and not record.closing:
+            if self.hurry or now >= self._touched + self._options.idle_timeout:
+                record.close()
+                self._ask_anew()
+        elif record.closing and self._tries >= _CLOSE_TRIES and now >= self._ask_deadline():
+            # The receiver's own probes will find out that nobody is here any more (000, section 3.5.3).
+            self._records.forget(self.peer)
+
+    def _stuck_at(self, record: SendRecord) -> float | None:
+        """When to try a token although the peer said it has no room: its word to the contrary may be lost."""
+        if self.window >= self.budget or self.recovery.in_flight or not record.envelopes:
+            return None
+        if not (self._queue or self._cut or self._again):
+            return None
+        return self._touched + self.recovery.patience(4)
+
+    def _ask_deadline(self) -> float:
+        assert self._asked_at is not None
+        return self._asked_at + self.recovery.patience(self._tries)
+
+    def deadlines(self, now: float) -> Iterator[float]:
+        """When :meth:`expire` or another look at what could leave is due."""
+        record = self.record
+        if record is None:
+            return
+        recovery = self.recovery.deadline()
+        if recovery is not None:
+            yield recovery
+        if self._asked_at is not None and (record.closing or record.requested):
+            yield self._ask_deadline()
+        if self.idle and not record.closing:
+            yield now if self.hurry else self._touched + self._options.idle_timeout
+        stuck = self._stuck_at(record)
+        if stuck is not None:
+            yield stuck
+        if (record.envelopes and (self._queue or self._cut)) or self._again:
+            window = min(self.recovery.congestion.window, self.window)
+            if self.recovery.in_flight < window:
+                yield self.recovery.pacer.ready_at()
+            probing = self.mtu.deadline()
+            if probing is not None:
+                yield probing

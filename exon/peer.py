@@ -1,0 +1,135 @@
+"""One peer, as long as anything is pending with it: a sending side, its lives as a source, and where it is."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from exon.addresses import Address
+from exon.inbound import CLOSE_PROBES, Inbound
+from exon.options import Options
+from exon.outbound import Outbound
+from exon.records import ReceiveRecord, Records
+
+_ALTERNATIONS = 8  # between lives, in quick succession, that only two live nodes with one id can cause
+_QUICK = 10.0
+_LOOKUP_FIRST, _LOOKUP_MOST = 0.1, 5.0
+
+
+class Peer:
+    """All per-peer state of a node; gone when nothing is pending."""
+
+    def __init__(self, peer_id: str, outbound: Outbound, options: Options, records: Records, now: float) -> None:
+        """Known from now on."""
+        self.id = peer_id
+        self.outbound = outbound
+        self.inbounds: dict[int, Inbound] = {}
+        self.address: Address | None = None
+        self.epoch = 0  # of the life heard last
+        self.buffered = 0  # bytes delivered that the application has not taken, bookkeeping included
+        self.large = 0  # bytes of reassembled messages among them
+        self.last_time = 0  # the timestamp of the newest datagram we sent
+        self.waiting_since: float | None = None  # for any sign of life while something is pending
+        self.reported = False  # as unreachable
+        self.wakes_at = float("inf")  # the earliest entry in the node's timers
+        self._options = options
+        self._records = records
+        self._alternations = 0
+        self._alternated = now
+        self._lookup_at: float | None = None
+        self._lookup_wait = _LOOKUP_FIRST
+
+    def receive_record(self, epoch: int) -> ReceiveRecord | None:
+        """The receive record of one life."""
+        return self._records.receive.get((self.id, epoch))
+
+    # -- lives -------------------------------------------------------------------------------------------------------
+
+    def inbound(self, epoch: int, source: Address, now: float) -> Inbound | None:
+        """What is known of one life of the peer; None when too many are known already."""
+        known = self.inbounds.get(epoch)
+        if known is not None:
+            return known
+        if len(self.inbounds) >= self._options.max_peer_epochs:
+            spare = [e for e in self.inbounds if self.receive_record(e) is None and e != self.epoch]
+            if not spare:
+                return None
+            del self.inbounds[spare[0]]
+        known = self.inbounds[epoch] = Inbound(epoch, source, self._options, now)
+        return known
+
+    def switch(self, epoch: int, now: float) -> bool:
+        """The peer speaks from another life; whether it does so by turns, as two nodes with one id do."""
+        self._alternations = self._alternations + 1 if now - self._alternated < _QUICK else 1
+        self._alternated = now
+        self.epoch = epoch
+        for inbound in self.inbounds.values():
+            if inbound.epoch != epoch:
+                inbound.ask_now()  # is the other life over? Only its successor can say so
+        return self._alternations == _ALTERNATIONS
+
+    # -- room --------------------------------------------------------------------------------------------------------
+
+    @property
+    def window(self) -> int:
+        """Bytes of tokens there is room for."""
+        return max(0, self._options.receive_bytes - self.buffered)
+
+    def has_room(self, size: int) -> bool:
+        """Whether a token of this size can be delivered; one always can, or a large one never would."""
+        return size <= self.window or not self.buffered
+
+    def can_assemble(self, total: int) -> bool:
+        """Whether one more large message may be begun."""
+        reserved = self.large + sum(inbound.reserved for inbound in self.inbounds.values())
+        return reserved + total <= self._options.reassembly_bytes or not reserved
+
+    # -- time --------------------------------------------------------------------------------------------------------
+
+    def lookup_due(self, now: float) -> bool:
+        """Whether to ask the discovery service now; asked again with growing patience."""
+        if self._lookup_at is not None and now < self._lookup_at:
+            return False
+        self._lookup_at = now + self._lookup_wait
+        self._lookup_wait = min(_LOOKUP_MOST, 2 * self._lookup_wait)
+        return True
+
+    def located(self) -> None:
+        """It was found, or heard: begin with short patience next time."""
+        self._lookup_wait = _LOOKUP_FIRST
+
+    @property
+    def lost(self) -> bool:
+        """Whether nobody knows where it is, or it has been silent for long."""
+        return self.address is None or self.reported
+
+    def probe_at(self, inbound: Inbound, closing: bool) -> float | None:
+        """When to probe for one receive record."""
+        if self.receive_record(inbound.epoch) is None or (closing and inbound.close_probes >= CLOSE_PROBES):
+            return None
+        return inbound.probe_at(closing)
+
+    def deadlines(self, closing: bool, now: float) -> Iterator[float]:
+        """All the moments at which something may have to be done."""
+        for inbound in self.inbounds.values():
+            if inbound.ack_due is not None:
+                yield inbound.ack_due
+            probe = self.probe_at(inbound, closing)
+            if probe is not None:
+                yield probe
+        if self.outbound.record is None:
+            return
+        if self.lost and self._lookup_at is not None:
+            yield self._lookup_at
+        if self.address is not None:
+            yield from self.outbound.deadlines(now)
+        if self.waiting_since is not None and not self.reported:
+            yield self.waiting_since + self._options.unreachable_after
+
+    @property
+    def forgettable(self) -> bool:
+        """Whether nothing at all is pending with it."""
+        return (
+            self.outbound.record is None
+            and not self.buffered
+            and all(inbound.settled and self.receive_record(e) is None for e, inbound in self.inbounds.items())
+        )

@@ -1,0 +1,55 @@
+"""Round-trip time from echoed timestamps: every datagram gives a sample, retransmissions too (no Karn ambiguity)."""
+
+from __future__ import annotations
+
+INITIAL = 0.1  # seconds, before the first sample
+FLOOR = 0.002  # of the retransmission time-out: less only measures the scheduler
+_MIN_WINDOW = 10.0  # seconds the minimum is remembered, so that a longer new path is believed in the end
+
+
+class Rtt:
+    """Smoothed, varying, minimum and latest round-trip time (RFC 6298's filter)."""
+
+    __slots__ = ("_min_at", "_min_next", "latest", "minimum", "samples", "smoothed", "variation")
+
+    def __init__(self) -> None:
+        """Know nothing yet."""
+        self.smoothed = INITIAL
+        self.variation = INITIAL / 2
+        self.minimum = INITIAL
+        self.latest = INITIAL
+        self.samples = 0
+        self._min_at = 0.0
+        self._min_next = INITIAL
+
+    def sample(self, rtt: float, now: float) -> None:
+        """Learn from one measurement, the peer's own delay already taken off."""
+        rtt = max(rtt, 1e-6)
+        self.latest = rtt
+        if not self.samples:
+            self.smoothed, self.variation = rtt, rtt / 2
+            self.minimum = self._min_next = rtt
+            self._min_at = now
+        else:
+            self.variation += (abs(rtt - self.smoothed) - self.variation) / 4
+            self.smoothed += (rtt - self.smoothed) / 8
+            self._remember_minimum(rtt, now)
+        self.samples += 1
+
+    def _remember_minimum(self, rtt: float, now: float) -> None:
+        self._min_next = min(self._min_next, rtt)
+        self.minimum = min(self.minimum, rtt)
+        if now - self._min_at > _MIN_WINDOW:
+            self.minimum = self._min_next
+            self._min_next = rtt
+            self._min_at = now
+
+    @property
+    def timeout(self) -> float:
+        """When an answer is overdue."""
+        return max(FLOOR, 2 * self.smoothed + 4 * self.variation)
+
+    @property
+    def loss_delay(self) -> float:
+        """How much later than a successor's answer an answer may come before its datagram counts as lost."""
+        return max(FLOOR / 2, 9 / 8 * max(self.smoothed, self.latest))

@@ -1,0 +1,235 @@
+"""Datagrams as bytes: a fixed prefix, then one msgpack array. ``docs/protocol.md`` has it byte by byte.
+
+Every datagram names its source and destination node and their epochs, so state is found by name alone and never by
+address (003, section 6.1.4), and nothing meant for an earlier life of a node can touch its present one.
+
+The reader trusts nothing: whatever bytes come in, :func:`decode` returns a valid datagram or raises
+:class:`Malformed` with a reason out of a fixed list, in time proportional to the input.
+"""
+
+from __future__ import annotations
+
+import struct
+from collections.abc import Callable, Iterable
+from typing import Any, NamedTuple
+from zlib import crc32
+
+import msgpack
+
+from exon.frames import (
+    Ack,
+    ClosedFrame,
+    Frame,
+    Gone,
+    Probe,
+    Probed,
+    Refused,
+    ReqSlots,
+    Slice,
+    Slots,
+    TokenFrame,
+)
+
+MAGIC = b"EX"
+VERSION = 1
+CLOSING = 0x01  # flag: the source is closing and would like to see its records go
+
+_PREFIX = struct.Struct(">2sBBHI")  # magic, version, flags, length of the body, CRC-32
+_PREFIX_BEFORE_CRC = struct.Struct(">2sBBH")
+_HEADER_FIELDS = 7
+MAX_NUMBER = 2**63 - 1
+MAX_ID = 255
+MAX_DATAGRAM = 65507  # the largest payload of a UDP datagram over IPv4
+BASE_DATAGRAM = 1200  # every path is taken to carry this much (RFC 9000, section 14)
+
+
+class Malformed(Exception):
+    """A datagram that is not one; :attr:`reason` is one of a fixed set of words to count by."""
+
+    def __init__(self, reason: str) -> None:
+        """Remember the word."""
+        super().__init__(reason)
+        self.reason = reason
+
+
+class Header(NamedTuple):
+    """What stands in front of the frames.
+
+    ``time`` is the source's own clock in microseconds, strictly increasing towards one destination, so it names the
+    datagram too; ``echo`` is the newest such time received from the destination, ``delay`` how long ago that was.
+    ``destination_epoch`` is 0 while the source does not know it.
+    """
+
+    source: str
+    destination: str
+    source_epoch: int
+    destination_epoch: int
+    time: int
+    echo: int
+    delay: int
+
+
+class Datagram(NamedTuple):
+    """A datagram, decoded."""
+
+    header: Header
+    flags: int
+    frames: list[Frame]
+    skipped: int  # frames of kinds this version does not know
+
+
+def pack(value: object) -> bytes:
+    """Encode with msgpack (which has no type information of its own)."""
+    encoded: bytes = msgpack.packb(value)
+    return encoded
+
+
+# -- writing ----------------------------------------------------------------------------------------------------------
+
+_CODES: dict[type, int] = {
+    ReqSlots: 1,
+    Slots: 2,
+    TokenFrame: 3,
+    Ack: 4,
+    ClosedFrame: 5,
+    Refused: 6,
+    Gone: 7,
+    Slice: 8,
+    Probe: 9,
+    Probed: 10,
+}
+
+
+def encode_frame(frame: Frame) -> bytes:
+    """One frame as a msgpack array that begins with its kind."""
+    if type(frame) is Ack:
+        flat: list[int] = []
+        for start, stop in frame.ranges:
+            flat += (start, stop - start)
+        return pack((4, frame.r, frame.window, flat))
+    return pack((_CODES[type(frame)], *frame))
+
+
+def encode(header: Header, frames: Iterable[bytes], flags: int = 0, size: int = 0) -> bytes:
+    """A datagram of encoded frames, filled up with zeros to ``size`` bytes if that is more."""
+    encoded = list(frames)
+    body = b"".join((_array(_HEADER_FIELDS + len(encoded)), *map(pack, header), *encoded))
+    padding = bytes(max(0, size - _PREFIX.size - len(body)))
+    start = _PREFIX_BEFORE_CRC.pack(MAGIC, VERSION, flags, len(body))
+    check = crc32(padding, crc32(body, crc32(start)))
+    return b"".join((start, check.to_bytes(4, "big"), body, padding))
+
+
+def overhead(source: str, destination: str) -> int:
+    """The most bytes that prefix and header can take between two nodes."""
+    ids = len(source.encode()) + len(destination.encode()) + 4
+    return _PREFIX.size + 3 + ids + 5 * 9
+
+
+def _array(length: int) -> bytes:
+    return bytes((0x90 | length,)) if length < 16 else b"\xdc" + length.to_bytes(2, "big")
+
+
+# -- reading ----------------------------------------------------------------------------------------------------------
+
+_READ_ERRORS = (ValueError, TypeError, OverflowError, msgpack.UnpackException, RecursionError)
+
+
+def decode(data: bytes) -> Datagram:
+    """The datagram in ``data``, or :class:`Malformed`."""
+    if len(data) < _PREFIX.size:
+        raise Malformed("short")
+    magic, version, flags, length, check = _PREFIX.unpack_from(data)
+    if magic != MAGIC:
+        raise Malformed("magic")
+    if version != VERSION:
+        raise Malformed("version")
+    end = _PREFIX.size + length
+    if end > len(data):
+        raise Malformed("truncated")
+    view = memoryview(data)
+    if crc32(view[10:], crc32(view[:6])) != check:
+        raise Malformed("checksum")
+    try:
+        fields = msgpack.unpackb(view[10:end], use_list=True)
+    except _READ_ERRORS:
+        raise Malformed("encoding") from None
+    if type(fields) is not list or len(fields) < _HEADER_FIELDS:
+        raise Malformed("header")
+    header = _header(fields)
+    frames: list[Frame] = []
+    skipped = 0
+    for raw in fields[_HEADER_FIELDS:]:
+        if type(raw) is not list or not raw or type(raw[0]) is not int:
+            raise Malformed("frame")
+        read = _READERS.get(raw[0])
+        if read is None:
+            skipped += 1
+            continue
+        frames.append(read(raw))
+    return Datagram(header, flags, frames, skipped)
+
+
+def _header(fields: list[Any]) -> Header:
+    source, destination, *numbers = fields[:_HEADER_FIELDS]
+    if type(source) is not str or type(destination) is not str or not source or not destination:
+        raise Malformed("header")
+    if len(source.encode()) > MAX_ID or len(destination.encode()) > MAX_ID or not _are_numbers(numbers):
+        raise Malformed("header")
+    if not numbers[0]:
+        raise Malformed("header")  # a node always knows its own epoch
+    return Header(source, destination, *numbers)
+
+
+def _are_numbers(values: Iterable[Any]) -> bool:
+    return all(type(value) is int and 0 <= value <= MAX_NUMBER for value in values)
+
+
+def _numbers(kind: Callable[..., Frame], count: int) -> Callable[[list[Any]], Frame]:
+    """A reader for frames that are nothing but numbers."""
+
+    def read(raw: list[Any]) -> Frame:
+        if len(raw) != count + 1 or not _are_numbers(raw):
+            raise Malformed("frame")
+        return kind(*raw[1:])
+
+    return read
+
+
+def _read_token(raw: list[Any]) -> Frame:
+    if len(raw) != 4 or type(raw[3]) is not bytes or not raw[3] or not _are_numbers(raw[1:3]):
+        raise Malformed("frame")
+    return TokenFrame(raw[1], raw[2], raw[3])
+
+
+def _read_slice(raw: list[Any]) -> Frame:
+    if len(raw) != 6 or type(raw[5]) is not bytes or not raw[5] or not _are_numbers(raw[1:5]):
+        raise Malformed("frame")
+    frame = Slice(*raw[1:])
+    if frame.offset + len(frame.chunk) > frame.total or frame.total > MAX_DATAGRAM:
+        raise Malformed("frame")
+    return frame
+
+
+def _read_ack(raw: list[Any]) -> Frame:
+    if len(raw) != 4 or not _are_numbers(raw[1:3]) or type(raw[3]) is not list or len(raw[3]) % 2:
+        raise Malformed("frame")
+    flat = raw[3]
+    if not _are_numbers(flat):
+        raise Malformed("frame")
+    ranges = tuple((start, start + length) for start, length in zip(flat[::2], flat[1::2], strict=True))
+    return Ack(raw[1], raw[2], ranges)
+
+
+_READERS: dict[int, Callable[[list[Any]], Frame]] = {
+    1: _numbers(ReqSlots, 3),
+    2: _numbers(Slots, 4),
+    3: _read_token,
+    4: _read_ack,
+    5: _numbers(ClosedFrame, 1),
+    6: _numbers(Refused, 1),
+    7: _numbers(Gone, 1),
+    8: _read_slice,
+    9: _numbers(Probe, 1),
+    10: _numbers(Probed, 1),
+}
