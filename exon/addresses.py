@@ -30,7 +30,7 @@ def parse_address(text: str) -> Address:
         host = host[1:-1]
     elif ":" in host:
         raise BadAddress(f"{text!r} is ambiguous; put the IPv6 address in brackets: '[{host}]:{port_text}'")
-    if not (port_text.isascii() and port_text.isdigit() and int(port_text) <= 65535):
+    if not (port_text.isascii() and port_text.isdigit() and len(port_text) <= 5 and int(port_text) <= 65535):
         raise BadAddress(f"{port_text!r} in {text!r} is not a port; use a number from 0 to 65535")
     return host, int(port_text)
 

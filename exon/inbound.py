@@ -19,6 +19,7 @@ from exon.records import ReceiveRecord
 _MOST_RANGES = 24  # in one acknowledgement; the newest, because older ones were said before
 _MOST_OWED = 64
 _MOST_PROBE = 60.0
+_UNANSWERED = 2  # probes in a row after which the address is no longer believed
 _MAX_SLICED = 4  # tokens being put together from slices at a time
 CLOSE_PROBES = 5  # unanswered ones after which a closing node lets a record be
 
@@ -176,6 +177,11 @@ class Inbound:
         self._probed = now
         self.probes += 1
         self.close_probes += closing
+
+    @property
+    def unanswered(self) -> bool:
+        """Whether probes go unanswered: this life may be over, or be somewhere else."""
+        return self.probes >= _UNANSWERED
 
     def ask_now(self) -> None:
         """Probe at once: the path changed, or the node wants to close."""

@@ -108,7 +108,11 @@ class IntervalSet:
         return at >= 0 and number < self._stops[at]
 
     def __iter__(self) -> Iterator[tuple[int, int]]:
-        """The ranges, ascending."""
+        """The ranges, ascending.
+
+        Write ``tuple(iter(slots))`` where the set may be large: ``tuple(slots)`` first makes room for ``len(slots)``
+        items, and that counts numbers, not ranges.
+        """
         return zip(self._starts, self._stops, strict=True)
 
     def __len__(self) -> int:

@@ -16,6 +16,11 @@ def _positive(_: object, attribute: Attribute[Any], value: float) -> None:
         raise ValueError(f"{attribute.name} must be a number above 0, not {value!r}")
 
 
+def _whole(_: object, attribute: Attribute[Any], value: int) -> None:
+    if type(value) is not int or value < 1:
+        raise ValueError(f"{attribute.name} must be a whole number above 0, not {value!r}")
+
+
 @frozen(kw_only=True)
 class Options:
     """What a node allows and how long it waits. The defaults are meant to be left alone.
@@ -27,34 +32,34 @@ class Options:
     ValueError: idle_timeout must be a number above 0, not 0
     """
 
-    max_message: int = field(default=64 * MIB, validator=_positive)
+    max_message: int = field(default=64 * MIB, validator=_whole)
     """Bytes in one message. Sending a larger one raises; a larger one from a peer is dropped and counted."""
 
-    send_bytes: int = field(default=4 * MIB, validator=_positive)
+    send_bytes: int = field(default=4 * MIB, validator=_whole)
     """Bytes accepted for one peer and not yet acknowledged; above that, sending waits. One message always fits."""
 
-    send_messages: int = field(default=65536, validator=_positive)
+    send_messages: int = field(default=65536, validator=_whole)
     """Messages accepted for one peer and not yet acknowledged; above that, sending waits."""
 
-    receive_bytes: int = field(default=4 * MIB, validator=_positive)
+    receive_bytes: int = field(default=4 * MIB, validator=_whole)
     """Bytes from one peer that the application has not taken; above that, tokens are left unacknowledged."""
 
-    reassembly_bytes: int = field(default=64 * MIB, validator=_positive)
+    reassembly_bytes: int = field(default=64 * MIB, validator=_whole)
     """Bytes of large messages from one peer, begun or not yet taken. One message of any legal size always fits."""
 
-    max_slots: int = field(default=8192, validator=_positive)
+    max_slots: int = field(default=8192, validator=_whole)
     """Slots held for one peer."""
 
-    max_records: int = field(default=100_000, validator=_positive)
+    max_records: int = field(default=100_000, validator=_whole)
     """Receive records held; a request that would make one more is dropped and counted."""
 
-    max_peer_epochs: int = field(default=4, validator=_positive)
+    max_peer_epochs: int = field(default=4, validator=_whole)
     """Lives of one peer known at the same time (it restarts, and old datagrams still arrive)."""
 
-    max_datagram: int = field(default=65487, validator=_positive)
+    max_datagram: int = field(default=65487, validator=_whole)
     """The largest datagram ever tried; the path decides what is really used."""
 
-    min_standby: int = field(default=16, validator=_positive)
+    min_standby: int = field(default=16, validator=_whole)
     """The least N: envelopes kept ready for messages to come."""
 
     idle_timeout: float = field(default=10.0, validator=_positive)
@@ -74,6 +79,9 @@ class Options:
 
     max_backoff: float = field(default=2.0, validator=_positive)
     """The longest time between two tries to reach a silent peer, in seconds."""
+
+    close_timeout: float = field(default=30.0, validator=_positive)
+    """Seconds that closing waits for deliveries and confirmations when the caller names no time."""
 
     def __attrs_post_init__(self) -> None:
         """Refuse combinations that cannot work."""

@@ -91,19 +91,25 @@ class Outbound:
         self.pending_bytes += len(message)
 
     @property
+    def unsent_messages(self) -> int:
+        """How many of the pending messages were never, not even in part, put into a token."""
+        return len(self._queue) + (self._cut is not None and not self._cut.done)
+
+    @property
     def idle(self) -> bool:
         """Whether nothing waits to be sent or acknowledged."""
         return not self.pending_messages
 
     # -- what the peer says ------------------------------------------------------------------------------------------
 
-    def on_granted(self, window: int, now: float) -> None:
-        """Slots came, or at least an answer."""
+    def on_granted(self, slots: int, window: int, now: float) -> None:
+        """An answer to a request came, with so many slots; a receiver's probe looks like one without any."""
         record = self.record
         self.set_window(window)
         if record is not None and not record.closing and not record.requested:
             self._ask_anew()
-            self._touched = now
+            if slots:  # a probe is no use of the half-connection, or two idle nodes would keep each other awake
+                self._touched = now
 
     def on_acked(self, tokens: list[Token], now: float) -> None:
         """Tokens are done."""
@@ -187,12 +193,16 @@ class Outbound:
             return None
         if record.closing:
             return self._ask(record.close(), now)
+        n = self._shortage(record)
+        return self._ask(record.request(n), now) if n else None
+
+    def _shortage(self, record: SendRecord) -> int:
+        """How many slots to ask for: none until the reserve falls below half, then enough to fill it up."""
         standby = self._standby
         queued = -(-self._backlog // self.budget) + bool(self._queue)
         if record.envelopes >= queued and (record.envelopes >= standby // 2 or self.idle):
-            return None
-        n = min(self._records.max_request, max(1, standby + queued - record.envelopes))
-        return self._ask(record.request(n), now)
+            return 0
+        return min(self._records.max_request, max(1, standby + queued - record.envelopes))
 
     @property
     def _backlog(self) -> int:
@@ -365,7 +375,7 @@ class Outbound:
         recovery = self.recovery.deadline()
         if recovery is not None:
             yield recovery
-        if self._asked_at is not None and (record.closing or record.requested):
+        if self._asked_at is not None and (record.closing or self._shortage(record)):
             yield self._ask_deadline()
         if self.idle and not record.closing:
             yield now if self.hurry else self._touched + self._options.idle_timeout

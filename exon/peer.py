@@ -96,11 +96,25 @@ class Peer:
     def located(self) -> None:
         """It was found, or heard: begin with short patience next time."""
         self._lookup_wait = _LOOKUP_FIRST
+        self._lookup_at = None
 
     @property
     def lost(self) -> bool:
         """Whether nobody knows where it is, or it has been silent for long."""
-        return self.address is None or self.reported
+        return self.address is None or self.reported or self._unanswered
+
+    @property
+    def wanted(self) -> bool:
+        """Whether there is a reason to look for it."""
+        return not self.outbound.idle or self._unanswered
+
+    @property
+    def _unanswered(self) -> bool:
+        return any(inbound.unanswered and self.receive_record(e) is not None for e, inbound in self.inbounds.items())
+
+    def route_to(self, inbound: Inbound) -> Address:
+        """Where to answer one life: where it spoke from, or, if it is silent, where the peer is by now."""
+        return self.address if inbound.unanswered and self.address is not None else inbound.address
 
     def probe_at(self, inbound: Inbound, closing: bool) -> float | None:
         """When to probe for one receive record."""
@@ -116,10 +130,10 @@ class Peer:
             probe = self.probe_at(inbound, closing)
             if probe is not None:
                 yield probe
+        if self._lookup_at is not None and self.lost and self.wanted:
+            yield self._lookup_at
         if self.outbound.record is None:
             return
-        if self.lost and self._lookup_at is not None:
-            yield self._lookup_at
         if self.address is not None:
             yield from self.outbound.deadlines(now)
         if self.waiting_since is not None and not self.reported:

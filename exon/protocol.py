@@ -2,11 +2,11 @@
 
 ::
 
-    node.receive(datagram, source, now)     # a datagram came
-    node.datagrams(now)                     # everything that wants to leave now
-    node.deadline()                         # when to call expire() at the latest
-    node.expire(now)                        # time has passed
-    node.deliveries() / node.events()       # what the layer above should see
+    node.receive(datagram, source, now)  # a datagram came
+    node.datagrams(now)  # everything that wants to leave now
+    node.deadline()  # when to call expire() at the latest
+    node.expire(now)  # time has passed
+    node.deliveries() / node.events()  # what the layer above should see
 
 and :meth:`Node.send`. A driver is a dozen lines: wait for the socket or the deadline, feed, drain, send. The blocking
 :class:`exon.Endpoint` is one driver, :mod:`exon.simulation` another. No method blocks, none raises for anything that
@@ -66,12 +66,32 @@ class Delivery(NamedTuple):
 
 @frozen
 class CloseReport:
-    """How a close went: whether everything arrived, and if not, how much is left and with whom."""
+    """How a close went: whether everything arrived, and if not, how much is left and with whom.
+
+    ``undelivered`` messages never left; ``unknown`` ones did, and nobody said what became of them.
+    """
 
     clean: bool
     undelivered: int
     unknown: int
     peers: dict[str, str]
+
+
+def check_payload(payload: bytes, options: Options) -> bytes:
+    """The payload as bytes, if it can be sent."""
+    if type(payload) is not bytes:
+        if not isinstance(payload, (bytes, bytearray, memoryview)):
+            raise BadPayload(
+                f"a payload is bytes, bytearray or memoryview, not {type(payload).__name__}; encode it first, "
+                "for example text with .encode()"
+            )
+        payload = bytes(payload)
+    if len(payload) > options.max_message:
+        raise MessageTooLarge(
+            f"the message has {len(payload)} bytes, the limit is {options.max_message}; "
+            "raise the option max_message on both sides or send it in parts"
+        )
+    return payload
 
 
 class Node:
@@ -116,15 +136,7 @@ class Node:
         """Take a message for a peer, to be delivered exactly once; False while there is no room for it."""
         if self.closing:
             raise Closed(f"node {self.id!r} is closed and takes no more messages")
-        if type(message) is not bytes:
-            if not isinstance(message, (bytes, bytearray, memoryview)):
-                raise BadPayload(f"a payload is bytes, bytearray or memoryview, not {type(message).__name__}")
-            message = bytes(message)
-        if len(message) > self.options.max_message:
-            raise MessageTooLarge(
-                f"the message has {len(message)} bytes, the limit is {self.options.max_message}; "
-                "raise the option max_message on both sides or send it in parts"
-            )
+        message = check_payload(message, self.options)
         if peer_id == self.id:
             return self._send_to_self(message)
         peer = self._peers.get(peer_id)
@@ -158,6 +170,16 @@ class Node:
             else:
                 self._make_room(peer, cost, large)
             yield Delivery(peer_id, messages)
+
+    def pending(self, peer_id: str) -> int:
+        """How many messages to a peer are accepted and not yet acknowledged."""
+        peer = self._peers.get(peer_id)
+        return peer.outbound.pending_messages if peer is not None else 0
+
+    @property
+    def wants_to_send(self) -> bool:
+        """Whether :meth:`datagrams` may have something."""
+        return bool(self._ready or self._strays)
 
     @property
     def deliverable(self) -> bool:
@@ -228,16 +250,18 @@ class Node:
     def report(self) -> CloseReport:
         """What a close had to leave."""
         peers = {}
-        undelivered = 0
+        undelivered, unknown = 0, self._unknown_on_close
         for peer in self._peers.values():
-            pending = peer.outbound.pending_messages
-            if pending:
-                undelivered += pending
+            outbound = peer.outbound
+            if outbound.pending_messages:
+                undelivered += outbound.unsent_messages
+                unknown += outbound.pending_messages - outbound.unsent_messages
                 where = "address unknown" if peer.address is None else f"no answer from {peer.address[0]}"
-                peers[peer.id] = f"{pending} undelivered, {where if peer.lost else 'still being delivered'}"
-            elif peer.outbound.record is not None:
+                state = where if peer.lost else "still being delivered"
+                peers[peer.id] = f"{outbound.pending_messages} not acknowledged, {state}"
+            elif outbound.record is not None:
                 peers[peer.id] = "did not confirm the close"
-        return CloseReport(self.closed and not peers, undelivered, self._unknown_on_close, peers)
+        return CloseReport(self.closed and not peers, undelivered, unknown, peers)
 
     # -- datagrams in ------------------------------------------------------------------------------------------------
 
@@ -378,16 +402,14 @@ class Node:
         answer = self._records.on_reqslots(peer_id, epoch, frame, window)
         self._reply(header, answer, source, now)
 
-    def _on_slots(
-        self, header: Header, frame: Slots, newest: bool, source: Address, closing: bool, now: float
-    ) -> None:
+    def _on_slots(self, header: Header, frame: Slots, newest: bool, source: Address, closing: bool, now: float) -> None:
         answer = self._records.on_slots(header.source, header.source_epoch, frame)
         peer = self._peers.get(header.source)
         if peer is not None and peer.outbound.record is not None:
             outbound = peer.outbound
             if outbound.severed:
                 self._restarted(peer, [], True, now)
-            outbound.on_granted(frame.window if newest else outbound.window, now)
+            outbound.on_granted(frame.n, frame.window if newest else outbound.window, now)
             if closing and outbound.idle:
                 outbound.hurry = True
         if answer is not None:
@@ -553,7 +575,7 @@ class Node:
             frames = self._answers(peer, inbound, now)
             if inbound.epoch != target or sum(map(len, frames)) > _RIDE:
                 if frames:
-                    yield self._assemble(peer, inbound.epoch, inbound.address, frames, now)[0]
+                    yield self._assemble(peer, inbound.epoch, peer.route_to(inbound), frames, now)[0]
                 frames = []
             if inbound.epoch == target:
                 yield from self._tokens(peer, target, frames, now)
@@ -655,9 +677,7 @@ class Node:
                 self._records.evict(peer.id, inbound.epoch)
                 self._counters.evictions += 1
                 del peer.inbounds[inbound.epoch]
-        if peer.outbound.record is None:
-            return
-        if peer.address is not None:
+        if peer.outbound.record is not None and peer.address is not None:
             peer.outbound.expire(now)
         waiting = peer.waiting_since
         if waiting is not None and not peer.reported and now - waiting >= self.options.unreachable_after:
@@ -666,7 +686,7 @@ class Node:
         self._look_up(peer, now)
 
     def _look_up(self, peer: Peer, now: float) -> None:
-        if peer.lost and not peer.outbound.idle and peer.lookup_due(now):
+        if peer.lost and peer.wanted and peer.lookup_due(now):
             self._events.append(LookupWanted(peer.id))
 
     def _settle(self, peer: Peer, now: float) -> None:
@@ -675,8 +695,7 @@ class Node:
             del self._peers[peer.id]
             peer.wakes_at = float("inf")
             return
-        if peer.address is None:
-            self._look_up(peer, now)
+        self._look_up(peer, now)
         when = min(peer.deadlines(self.closing, now), default=None)
         if when is not None and when < peer.wakes_at:
             peer.wakes_at = when

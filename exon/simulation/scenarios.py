@@ -122,7 +122,8 @@ def _schedule_faults(network: Network, scenario: Scenario, names: list[str], dic
 
     for _ in range(scenario.partitions):
         a, b = dice.sample(names, 2)
-        network.at(moment(), lambda a=a, b=b: (network.cut(a, b), network.cut(b, a)))  # type: ignore[misc]
+        network.at(start := moment(), lambda a=a, b=b: network.cut(a, b))  # type: ignore[misc]
+        network.at(start, lambda a=a, b=b: network.cut(b, a))  # type: ignore[misc]
         network.at(moment(), network.heal)
     for _ in range(scenario.one_way_partitions):
         a, b = dice.sample(names, 2)

@@ -1,0 +1,247 @@
+"""The thread that drives a protocol node over a UDP socket.
+
+Everything that can go wrong is decided in :mod:`exon.protocol`; here is only *when* it is called. One lock guards the
+node. It is held for the work of one batch and never across a system call that can block: the socket is non-blocking,
+name look-ups have threads of their own (:mod:`exon.discovery`), and waiting happens outside.
+
+Whoever changes the node under the lock either lets the engine send at once (*caller runs*: on an idle path this saves a
+hand-over to another thread) or wakes it. Nothing waits to be batched: batches form because messages queue while the
+engine is busy.
+
+Nothing ends the thread but :meth:`Engine.stop`. A datagram that makes the protocol raise is counted and dropped; an
+exception anywhere else is logged and counted, and the loop goes on after a short pause, so that a fault that repeats
+does not take the whole processor.
+"""
+
+from __future__ import annotations
+
+import os
+import select
+from collections.abc import Callable, Sequence
+from contextlib import suppress
+from itertools import islice
+from threading import Event as Flag
+from threading import Lock, Thread, get_ident
+from time import monotonic
+
+import structlog
+
+from exon.addresses import Address
+from exon.discovery import Discovery, Lookups
+from exon.errors import Closed
+from exon.events import Event, LookupWanted
+from exon.protocol import Node
+from exon.udp import UdpSocket, resolve
+
+log = structlog.get_logger("exon")
+
+_TRAIN = 64  # datagrams handed to the kernel at a time
+_READS = 32  # system calls in a row that only receive, so that timers run under continuous traffic too
+_PAUSE = 0.01  # seconds after an exception of our own
+_READABLE = select.POLLIN | select.POLLERR | select.POLLHUP
+
+
+class Engine:
+    """One node, one socket, one thread. ``lock`` guards ``node``; hold it for every use of either."""
+
+    def __init__(
+        self,
+        node: Node,
+        udp: UdpSocket,
+        progress: Callable[[], None],
+        tell: Callable[[Event], None],
+        discovery: Discovery | None = None,
+    ) -> None:
+        """Start driving.
+
+        ``progress()`` is called when messages may have come, or room to send; ``tell(event)`` when something happened
+        to a peer. Both are called with the lock held, so they are short and never block.
+        """
+        self.node = node
+        self.udp = udp
+        self.lock = Lock()
+        self.errors = 0
+        self._progress = progress
+        self._tell = tell
+        self._lookups = Lookups(self._found, discovery)
+        self._unsent: Sequence[tuple[Address, bytes]] = ()
+        self._wake_read, self._wake_write = os.pipe()
+        os.set_blocking(self._wake_read, False)
+        os.set_blocking(self._wake_write, False)
+        self._poll = select.poll()
+        self._poll.register(self._wake_read, select.POLLIN)
+        self._poll.register(udp.fileno(), select.POLLIN)
+        self._asleep = False
+        self._wakes_at: float | None = None
+        self._stopping = False
+        self._stopped = Flag()
+        self._thread = Thread(target=self._run, name=f"exon {node.id}", daemon=True)
+        self._thread.start()
+
+    # -- for the layer above -----------------------------------------------------------------------------------------
+
+    def run_now(self) -> None:
+        """Let the caller do the engine's work: send what can leave. With the lock held."""
+        self._flush(monotonic())
+        self._wake_for_deadline()
+
+    def wake(self) -> None:
+        """There is something to send; the engine will. With the lock held."""
+        if self._asleep:
+            self._asleep = False
+            with suppress(BlockingIOError):  # the pipe is full: it will wake up
+                os.write(self._wake_write, b"\0")
+
+    def rebind(self, udp: UdpSocket) -> None:
+        """Go on with another socket; the old one is closed."""
+        with self.lock:
+            if self._stopping:
+                udp.close()
+                raise Closed("the endpoint is closed")
+            old, self.udp = self.udp, udp
+            udp.dropped.update(old.dropped)
+            udp.receive_errors.update(old.receive_errors)
+            self._poll.unregister(old.fileno())
+            self._poll.register(udp.fileno(), select.POLLIN)
+            self._unsent = ()
+            self.node.moved()
+            # Whatever the kernel had accepted on the old address is still good.
+            for _ in range(_READS):
+                datagrams = old.receive()
+                if not datagrams:
+                    break
+                self._receive(datagrams, monotonic())
+            old.close()
+            self._asleep = True  # a poll under way may still look at the old socket
+            self.wake()
+
+    def set_discovery(self, discovery: Discovery | None) -> None:
+        """Ask another service from now on."""
+        self._lookups.service = discovery
+
+    def stop(self) -> None:
+        """End the thread and close the socket."""
+        with self.lock:
+            self._stopping = True
+            self._asleep = True
+            self.wake()
+        if get_ident() != self._thread.ident:
+            self._stopped.wait()
+
+    # -- the loop ----------------------------------------------------------------------------------------------------
+
+    def _run(self) -> None:
+        timeout: float | None = 0.0
+        try:
+            while not self._stopping:
+                try:
+                    timeout = self._turn(timeout)
+                except Exception:
+                    self.errors += 1
+                    log.exception("engine-error", node=self.node.id)
+                    self._stopped.wait(_PAUSE)
+                    timeout = 0.0
+        finally:
+            with self.lock:
+                self.udp.close()
+                os.close(self._wake_read)
+                os.close(self._wake_write)
+                self._asleep = False
+            self._stopped.set()
+
+    def _turn(self, timeout: float | None) -> float | None:
+        """Wait, read, work, send; how long to wait next time."""
+        ready = self._poll.poll(None if timeout is None else timeout * 1000)
+        with self.lock:
+            self._asleep = False
+            if self._stopping:
+                return 0.0
+            readable = False
+            for descriptor, what in ready:
+                if descriptor == self._wake_read:
+                    self._drain_wakes()
+                elif descriptor == self.udp.fileno():
+                    readable = bool(what & _READABLE)
+            now = monotonic()
+            more = readable and self._read(now)
+            self._flush(now)
+            return 0.0 if more else self._sleep_time()
+
+    def _read(self, now: float) -> bool:
+        """Take in what has arrived; whether there may be more."""
+        for _ in range(_READS):
+            datagrams = self.udp.receive()
+            if not datagrams:
+                return False
+            self._receive(datagrams, now)
+        return True
+
+    def _receive(self, datagrams: Sequence[tuple[bytes, Address]], now: float) -> None:
+        for datagram, source in datagrams:
+            try:
+                self.node.receive(datagram, source, now)
+            except Exception:
+                self.errors += 1
+                log.exception("datagram-error", node=self.node.id, source=source, datagram=datagram[:64].hex())
+
+    def _flush(self, now: float) -> None:
+        """Let time pass for the node, tell the layer above, send everything that may leave."""
+        node = self.node
+        node.expire(now)
+        self._progress()
+        if not self._unsent or self._send(self._unsent):
+            leaving = node.datagrams(now)
+            while batch := list(islice(leaving, _TRAIN)):
+                if not self._send(batch):
+                    break
+        for event in node.events():
+            if isinstance(event, LookupWanted):
+                self._lookups.ask(event.peer)
+            else:
+                self._report(event)
+
+    def _send(self, batch: Sequence[tuple[Address, bytes]]) -> bool:
+        """Hand datagrams to the kernel; False when it is full and the rest has to wait."""
+        sent = self.udp.send(batch)
+        full = sent < len(batch)
+        if full != bool(self._unsent):
+            self._poll.modify(self.udp.fileno(), select.POLLIN | select.POLLOUT if full else select.POLLIN)
+        self._unsent = batch[sent:] if full else ()
+        return not full
+
+    def _report(self, event: Event) -> None:
+        try:
+            self._tell(event)
+        except Exception:
+            self.errors += 1
+            log.exception("event-handler-error", node=self.node.id, what=event)
+
+    def _sleep_time(self) -> float | None:
+        self._asleep = True
+        deadline = self.node.deadline()
+        self._wakes_at = deadline
+        if deadline is None:
+            return None
+        # poll() counts in whole milliseconds and rounds up; a wake-up that is early would only be repeated.
+        return max(0.0, deadline - monotonic())
+
+    def _wake_for_deadline(self) -> None:
+        """After the caller did the engine's work: does the thread sleep too long now?"""
+        deadline = self.node.deadline()
+        if self._unsent or (deadline is not None and (self._wakes_at is None or deadline < self._wakes_at)):
+            self.wake()
+
+    def _drain_wakes(self) -> None:
+        with suppress(BlockingIOError):
+            while os.read(self._wake_read, 4096):
+                pass
+
+    # -- discovery ---------------------------------------------------------------------------------------------------
+
+    def _found(self, peer: str, answer: str | Address | None) -> None:
+        """A look-up is over; called in a thread of its own."""
+        address = resolve(answer, family=self.udp.family) if isinstance(answer, str) else answer
+        with self.lock:
+            if not self._stopping:
+                self.node.located(peer, address)
+                self.wake()
