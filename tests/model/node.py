@@ -35,6 +35,7 @@ class Property(Enum):
     ONE_TOKEN = "no message is associated with two tokens, and no number with two messages"
     NO_ENVELOPES = "a send record holds no envelope when its incarnation changes"
     NEW_SLOTS = "no slot of an incarnation is created twice"
+    FATE = "no message is given up as unknown whose record was not given up"
     VERDICT = "no token of a correct sender is judged impossible or unknown"
     ASSERTION = "no assertion in the protocol fails"
     LIVENESS = "a clean network leads to all messages delivered and all records gone"
@@ -57,6 +58,7 @@ class Kind(Enum):
     RETRANSMIT = "the sender repeats a token (lines 89-90)"
     PROBE = "the receiver asks whether its record is still needed (lines 92-93)"
     EVICT = "the receiver gives up a record"
+    TICK = "a third node makes this one use up a number of its clock (line 51)"
     DELIVER = "a frame arrives"
 
 
@@ -111,6 +113,7 @@ class NodeState(NamedTuple):
     unknown: int  # of our own: reported as lost or delivered, nobody knows
     evicted_below: int
     evictions: int
+    ticks: int
 
     @property
     def oblivious(self) -> bool:
@@ -118,7 +121,7 @@ class NodeState(NamedTuple):
         return self.send is None and self.receive is None
 
 
-START = NodeState(0, None, None, (), 0, 0, 0, 0, 0, 0)
+START = NodeState(0, None, None, (), 0, 0, 0, 0, 0, 0, 0)
 
 
 def own_incarnation(_record: SendRecord, token: Token) -> int:
@@ -170,7 +173,9 @@ class Node:
     def load(self, state: NodeState) -> None:
         """Become the node that was saved."""
         variant = self.variant
-        self.records = records = variant.records(Clock(state.clock), max_slots=self.scenario.max_slots)
+        self.records = records = variant.records(
+            Clock(state.clock), max_slots=self.scenario.max_slots, max_request=self.scenario.max_request
+        )
         records.evicted_below = state.evicted_below
         if state.send is not None:
             sck, env, rck, epoch, requested, closing, tokens = state.send
@@ -190,6 +195,7 @@ class Node:
         self.released = state.released
         self.unknown = state.unknown
         self.evictions = state.evictions
+        self.ticks = state.ticks
 
     def save(self) -> NodeState:
         """The node as a value."""
@@ -197,9 +203,7 @@ class Node:
         record = self.send_record
         if record is not None:
             tokens = tuple(TokenState(token.s, token.r, token.payload) for token in record.tokens.values())
-            send = SendState(
-                record.sck, record.env, record.rck, record.epoch, record.requested, record.closing, tokens
-            )
+            send = SendState(record.sck, record.env, record.rck, record.epoch, record.requested, record.closing, tokens)
         received = self.receive_record
         if received is not None:
             receive = ReceiveState(received.base, received.sck, received.rck, tuple(received.slots))
@@ -214,6 +218,7 @@ class Node:
             self.unknown,
             self.records.evicted_below,
             self.evictions,
+            self.ticks,
         )
 
     @property
@@ -248,6 +253,8 @@ class Node:
             steps.append(Step(Kind.PROBE))
             if self.evictions < scenario.evictions:
                 steps.append(Step(Kind.EVICT))
+        if self.ticks < scenario.ticks:
+            steps.append(Step(Kind.TICK))
         return steps
 
     def shortage(self, record: SendRecord) -> int:
@@ -257,8 +264,12 @@ class Node:
     # -- taking a step ----------------------------------------------------------------------------------------------
 
     def take(self, step: Step) -> tuple[list[Frame], Violation | None]:
-        """Let ``step`` happen: the frames it puts into the network, and the property it breaks, if any."""
+        """Let ``step`` happen: the frames it puts into the network, and the property it breaks, if any.
+
+        What it hands over to the application is in ``handed_over``.
+        """
         self._emitted: list[Frame] = []
+        self.handed_over: list[bytes] = []
         self._violation: Violation | None = None
         try:
             _ACTIONS[step.kind](self, step)
@@ -269,14 +280,14 @@ class Node:
     def tend(self) -> tuple[list[Frame], Violation | None]:
         """Let every timer of a well-behaved node fire once; the frames that leave."""
         frames: list[Frame] = []
-        for step in self._due():
+        for step in self.due():
             emitted, violation = self.take(step)
             frames += emitted
             if violation is not None:
                 return frames, violation
         return frames, None
 
-    def _due(self) -> list[Step]:
+    def due(self) -> list[Step]:
         """What a node without anything new to send would do to get its messages across and its records gone."""
         steps = []
         record = self.send_record
@@ -327,6 +338,10 @@ class Node:
         self.records.evict(self.peer, EPOCHS[self.peer])
         self.evictions += 1
 
+    def _tick(self, _step: Step) -> None:
+        self.records.clock.tick()
+        self.ticks += 1
+
     def _own_record(self) -> SendRecord:
         record = self.send_record
         assert record is not None, "no send record"
@@ -355,6 +370,10 @@ class Node:
             case Gone(r):
                 for token in self.records.on_gone(self.peer, EPOCHS[self.peer], r):
                     self.unknown |= bit_of(token.payload)
+                    if token.r != r:
+                        self._breach(
+                            Property.FATE, f"{self.name}: {token.payload.decode()} of r={token.r} by GONE({r})"
+                        )
             case _:
                 raise TypeError(step.frame)
 
@@ -380,7 +399,10 @@ class Node:
         if after.sck < sck:
             self._breach(Property.NEW_SLOTS, f"{self.name}: sck fell from {sck} to {after.sck}")
         again = [
-            s for start, stop in after.slots for s in range(start, stop) if s < sck and (slots is None or s not in slots)
+            s
+            for start, stop in after.slots
+            for s in range(start, stop)
+            if s < sck and (slots is None or s not in slots)
         ]
         if again:
             self._breach(Property.NEW_SLOTS, f"{self.name}: slots {again} of incarnation {after.rck} a second time")
@@ -417,6 +439,7 @@ class Node:
                 if self.delivered & bit:
                     self._breach(Property.ONCE, f"{self.name}: {name} is delivered a second time")
                 self.delivered |= bit
+                self.handed_over.append(frame.payload)
             self._emitted.append(Ack(frame.r, 0, self._done(frame)))
 
     def _done(self, frame: TokenFrame) -> tuple[tuple[int, int], ...]:
@@ -435,5 +458,6 @@ _ACTIONS: dict[Kind, Callable[[Node, Step], None]] = {
     Kind.RETRANSMIT: Node._retransmit,
     Kind.PROBE: Node._probe,
     Kind.EVICT: Node._evict,
+    Kind.TICK: Node._tick,
     Kind.DELIVER: Node._deliver,
 }

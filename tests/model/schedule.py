@@ -8,10 +8,10 @@ is replayed here, one real step after the other, with the silent ones put back i
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Iterator
+from collections.abc import Iterable
 
 from exon.frames import Frame
-from tests.model.node import CORRECT, PEERS, Kind, Node, Property, Step, Variant, Violation, payload_of
+from tests.model.node import CORRECT, PEERS, Kind, Node, Property, Step, Variant, Violation, bit_of
 from tests.model.scenarios import Scenario
 from tests.model.search import MOST_FRAMES, MOST_ROUNDS, Found
 from tests.model.vocabulary import action, changes, conflicting, describe
@@ -30,7 +30,7 @@ class World:
         self.network: dict[_Key, None] = {}
         self.lines: list[str] = []
         self.deliveries: list[str] = []  # every delivery, in order, a second one of the same message included
-        self.violation: Violation | None = None  # the first one
+        self.violations: dict[Violation, int] = {}  # in order, with the line that shows it
 
     # -- one step ---------------------------------------------------------------------------------------------------
 
@@ -41,13 +41,21 @@ class World:
             assert _key(name, step.frame) in self.network, f"{describe(step.frame)} was never sent to {name}"
         before = node.save()
         frames, violation = node.take(step)
-        for frame in frames:
-            self.network[_key(node.peer, frame)] = None
+        conflict = self._conflict(node.peer, frames)
+        self.network |= dict.fromkeys(_key(node.peer, frame) for frame in frames)
         sent = " ".join(f"{name} -> {node.peer} {describe(frame)}" for frame in frames)
-        note = changes(node.peer, name, before, node.save())
+        again = [payload.decode() for payload in node.handed_over if bit_of(payload) & before.delivered]
+        note = "; ".join([changes(node.peer, name, before, node.save()), *(f"delivers {one} again" for one in again)])
         self.lines.append(f"{action(name, step, before):<34}  {note:<54}  {sent}".rstrip())
-        self.violation = self.violation or violation or self._compare() or self._conflict()
+        self.deliveries += [payload.decode() for payload in node.handed_over]
+        for broken in (violation, self._compare(), conflict):
+            if broken is not None:
+                self.violations.setdefault(broken, len(self.lines))
         return frames
+
+    def shows(self, broken: Property) -> int | None:
+        """The number of the line after which ``broken`` no longer held, if there is one."""
+        return next((line for violation, line in self.violations.items() if violation.property is broken), None)
 
     def send(self, name: str) -> list[Frame]:
         """The application sends its next message."""
@@ -77,11 +85,6 @@ class World:
         """A frame arrives; what is sent in answer."""
         return self.take(name, Step(Kind.DELIVER, frame=frame))
 
-    def delivered(self, name: str) -> set[str]:
-        """The messages that reached the application of ``name``."""
-        node = self.nodes[name]
-        return {payload_of(node.peer, bit).decode() for bit in range(8) if node.delivered >> bit & 1}
-
     # -- properties of the whole ------------------------------------------------------------------------------------
 
     def _compare(self) -> Violation | None:
@@ -90,96 +93,125 @@ class World:
                 return Violation(Property.SAFE_RELEASE, f"{name}: a message is acknowledged that was never delivered")
         return None
 
-    def _conflict(self) -> Violation | None:
+    def _conflict(self, name: str, frames: list[Frame]) -> Violation | None:
         if Property.ONE_TOKEN not in self.variant.tolerated:
-            sent = [(name, frame) for name, _, frame in self.network]
-            for at, (name, frame) in enumerate(sent):
-                for other_name, other in sent[:at]:
-                    if name == other_name and conflicting(frame, other):
+            sent = [frame for to, _, frame in self.network if to == name]
+            for at, frame in enumerate(frames):
+                for other in (*sent, *frames[:at]):
+                    if conflicting(frame, other):
                         detail = f"{describe(other)} and {describe(frame)} both exist"
                         return Violation(Property.ONE_TOKEN, detail)
         return None
 
     # -- a clean network --------------------------------------------------------------------------------------------
 
-    def settle(self) -> bool:
+    def settle(self, *, send_rest: bool = False) -> bool:
         """Lose all that is in flight, then behave well on a good network; whether it ends as it should.
 
-        This is the clean run of the search, without its tables. The application sends nothing more.
+        This is the clean run of the search, without its tables. As there, with ``send_rest`` the applications send
+        what they have not sent yet, the next message whenever nothing is left of the last.
         """
         self.network.clear()
         for _ in range(MOST_ROUNDS):
-            if all(node.save().oblivious for node in self.nodes.values()):
+            quiet = all(node.save().oblivious for node in self.nodes.values())
+            waiting = [name for name, node in self.nodes.items() if send_rest and node.sent < node.total]
+            if quiet and not waiting:
                 break
-            flying: deque[tuple[str, Frame]] = deque()
-            for node in self.nodes.values():
-                flying.extend((node.peer, frame) for frame in node.tend()[0])
-            for _ in range(MOST_FRAMES):
-                if not flying:
-                    break
-                name, frame = flying.popleft()
-                answers, violation = self.nodes[name].take(Step(Kind.DELIVER, frame=frame))
-                self.violation = self.violation or violation
-                flying.extend((PEERS[name], answer) for answer in answers)
-        return self._settled()
+            due = {name: node.due() for name, node in self.nodes.items()}
+            if quiet:
+                due = {name: [Step(Kind.SEND)] for name in waiting}
+            if not self._round(due):
+                break
+        return not self.violations and not waiting and self._settled()
+
+    def _round(self, due: dict[str, list[Step]]) -> bool:
+        """Every timer fires once, then all frames arrive; whether that comes to an end."""
+        flying: deque[tuple[str, Frame]] = deque()
+        for name, steps in due.items():
+            for step in steps:
+                flying.extend((PEERS[name], frame) for frame in self.take(name, step))
+        for _ in range(MOST_FRAMES):
+            if not flying:
+                return True
+            name, frame = flying.popleft()
+            flying.extend((PEERS[name], answer) for answer in self.deliver(name, frame))
+        return False
 
     def _settled(self) -> bool:
-        nodes = self.nodes.values()
         return all(
             node.save().oblivious and self.nodes[node.peer].delivered | node.unknown == (1 << node.sent) - 1
-            for node in nodes
+            for node in self.nodes.values()
         )
-
-    # -- steps that change no node ----------------------------------------------------------------------------------
-
-    def summon(self, name: str, frame: Frame) -> None:
-        """Have ``frame`` sent to ``name``, by steps that change no node: the ones that the search takes silently."""
-        wanted = _key(name, frame)
-        origin: dict[_Key, tuple[str, Step]] = {}
-        while wanted not in origin and wanted not in self.network:
-            known = len(origin)
-            for at, step, emitted in self._silent_steps([*self.network, *origin]):
-                for sent in emitted:
-                    key = _key(PEERS[at], sent)
-                    if key not in self.network:
-                        origin.setdefault(key, (at, step))
-            assert len(origin) > known, f"{describe(frame)} cannot be sent to {name}"
-        self._produce(wanted, origin)
-
-    def _silent_steps(self, available: list[_Key]) -> Iterator[tuple[str, Step, list[Frame]]]:
-        for name, node in self.nodes.items():
-            state = node.save()
-            arrivals = [Step(Kind.DELIVER, frame=frame) for to, _, frame in available if to == name]
-            for step in node.steps() + arrivals:
-                frames, violation = node.take(step)
-                if violation is None and node.save() == state:
-                    yield name, step, frames
-                node.load(state)
-
-    def _produce(self, key: _Key, origin: dict[_Key, tuple[str, Step]]) -> None:
-        if key not in self.network:
-            name, step = origin[key]
-            if step.frame is not None:
-                self._produce(_key(name, step.frame), origin)
-            self.take(name, step)
 
 
 def _key(name: str, frame: Frame) -> _Key:
     return name, type(frame), frame
 
 
+# -- what the search found ------------------------------------------------------------------------------------------
+
+
+class _Completion:
+    """A path of the search, with the steps that change no node: the search takes all of them, silently, in each state.
+
+    A frame may have to be sent long before it is delivered, by a node that could not send it any more when it is. So
+    all of these steps are taken wherever they are possible, and then the ones that nothing depends on are left out.
+    """
+
+    def __init__(self, scenario: Scenario, variant: Variant) -> None:
+        self._nodes = {name: Node(name, scenario, variant) for name in PEERS}
+        self._played: list[tuple[str, Step]] = []
+        self._origin: dict[_Key, int] = {}  # frame -> the step that sent it first
+
+    def complete(self, path: Iterable[tuple[str, Step]]) -> list[tuple[str, Step]]:
+        needed = set()
+        for name, step in path:
+            while self._take_silent_steps():
+                pass
+            needed.add(len(self._played))
+            self._note(name, step, self._nodes[name].take(step)[0])
+        for at in reversed(range(len(self._played))):
+            name, step = self._played[at]
+            if at in needed and step.frame is not None:
+                needed.add(self._origin[_key(name, step.frame)])
+        return [self._played[at] for at in sorted(needed)]
+
+    def _note(self, name: str, step: Step, frames: list[Frame]) -> None:
+        for frame in frames:
+            self._origin.setdefault(_key(PEERS[name], frame), len(self._played))
+        self._played.append((name, step))
+
+    def _take_silent_steps(self) -> bool:
+        """Whether any of them sent something new."""
+        known = len(self._origin)
+        for name, node in self._nodes.items():
+            state = node.save()
+            arrivals = [Step(Kind.DELIVER, frame=frame) for to, _, frame in self._origin if to == name]
+            for step in node.steps() + arrivals:
+                frames, violation = node.take(step)
+                silent = violation is None and node.save() == state
+                if silent and any(_key(node.peer, frame) not in self._origin for frame in frames):
+                    self._note(name, step, frames)
+                node.load(state)
+        return len(self._origin) > known
+
+
+def replay(scenario: Scenario, variant: Variant, path: Iterable[tuple[str, Step]]) -> World:
+    """The world at the end of a path of the search, after playing it on fresh objects."""
+    world = World(scenario, variant)
+    for name, step in _Completion(scenario, variant).complete(path):
+        world.take(name, step)
+    return world
+
+
 def explain(scenario: Scenario, variant: Variant, found: Found) -> list[str]:
     """The schedule of a violation, one step per line, after playing it on fresh objects."""
-    world = World(scenario, variant)
-    for name, step in found.path:
-        if step.frame is not None:
-            world.summon(name, step.frame)
-        world.take(name, step)
-    broken = found.violation
-    if world.violation is None and broken.property is Property.LIVENESS:
-        verdict = "from here on, however good the network:"
-    else:
-        assert world.violation is not None, "the search reported what does not happen"
-        assert world.violation.property is broken.property
-        verdict = "broken:"
-    return [*world.lines, f"{verdict} {broken.property.value}", broken.detail]
+    world = replay(scenario, variant, found.path)
+    lines, broken = world.lines[:], found.violation
+    if world.shows(broken.property) is None:
+        # The search saw it on the clean run from here.
+        assert not world.settle(send_rest=True), "the search reported what does not happen"
+        last = len(lines) if broken.property is Property.LIVENESS else world.shows(broken.property)
+        assert last is not None, "the search reported another property than the one that is broken"
+        lines += ["from here on, on a clean network:", *world.lines[len(lines) : last]]
+    return [*lines, f"broken: {broken.property.value}", broken.detail]

@@ -33,8 +33,8 @@ from attrs import define, frozen
 
 from exon.frames import Frame
 from tests.model.node import CORRECT, PEERS, START, Kind, Node, NodeState, Property, Step, Variant, Violation
-from tests.model.vocabulary import conflicting, describe
 from tests.model.scenarios import Scenario
+from tests.model.vocabulary import conflicting, describe
 
 MOST_ROUNDS = 60  # of a clean run; what is seen is a fraction of this
 MOST_FRAMES = 1000  # of one round of a clean run
@@ -307,7 +307,7 @@ class Statistics:
     depth: int  # of the last state that was expanded
     pairs: int  # distinct pairs of nodes, each with a clean run of its own
     longest_run: int  # rounds of the longest clean run
-    real_steps: int  # steps taken on real objects
+    real_steps: int  # steps taken on real objects, the timers of clean runs not counted
 
 
 class Search:
@@ -350,12 +350,14 @@ class Search:
             real_steps=self._a.real_steps + self._b.real_steps,
         )
 
+    def pair_at(self, index: int) -> tuple[NodeState, NodeState]:
+        """The nodes of the state that was found as number ``index``."""
+        a, b, state = self._a, self._b, self._states[index]
+        return a.nodes[a.half_node[state >> _HALF]], b.nodes[b.half_node[state & _LOW]]
+
     def node_pairs(self) -> set[tuple[NodeState, NodeState]]:
         """The pairs of nodes reached, whatever was in the network."""
-        a, b = self._a, self._b
-        return {
-            (a.nodes[a.half_node[state >> _HALF]], b.nodes[b.half_node[state & _LOW]]) for state in self._states
-        }
+        return {self.pair_at(index) for index in range(len(self._states))}
 
     # -- the search -------------------------------------------------------------------------------------------------
 
@@ -381,13 +383,13 @@ class Search:
                 self._report(index, fault.violation, [(side.name, step) for step in fault.steps])
                 return
         seen, close = self._seen, self._close
-        for place, (after_a, emits) in enumerate(a.moves(half_a)):
-            after_a, after_b = close(after_a, b.grow(half_b, emits))
+        for place, (moved, emits) in enumerate(a.moves(half_a)):
+            after_a, after_b = close(moved, b.grow(half_b, emits))
             after = after_a << _HALF | after_b
             if after not in seen and not self._add(after, index, place << 1):
                 return
-        for place, (after_b, emits) in enumerate(b.moves(half_b)):
-            after_a, after_b = close(a.grow(half_a, emits), after_b)
+        for place, (moved, emits) in enumerate(b.moves(half_b)):
+            after_a, after_b = close(a.grow(half_a, emits), moved)
             after = after_a << _HALF | after_b
             if after not in seen and not self._add(after, index, place << 1 | 1):
                 return
@@ -412,9 +414,8 @@ class Search:
         node_b = self._b.half_node[state & _LOW]
         if node_a << _HALF | node_b in self._rounds:
             return True
-        violation = self._compare(node_a, node_b)
-        if violation is None and Property.LIVENESS not in self.variant.tolerated:
-            violation = self._run_clean(node_a, node_b)
+        judge = self._compare if Property.LIVENESS in self.variant.tolerated else self._run_clean
+        violation = judge(node_a, node_b)
         if violation is not None:
             self._report(len(self._states) - 1, violation, [])
         return violation is None
@@ -429,12 +430,15 @@ class Search:
     # -- the clean run ----------------------------------------------------------------------------------------------
 
     def _run_clean(self, node_a: int, node_b: int) -> Violation | None:
-        """Whether good behaviour on a clean network leads to the end from here."""
+        """Whether good behaviour on a clean network leads to the end from here, by pairs that are right themselves."""
         passed = []
         pair = node_a << _HALF | node_b
         while pair not in self._rounds:
             passed.append(pair)
             node_a, node_b = pair >> _HALF, pair & _LOW
+            violation = self._compare(node_a, node_b)
+            if violation is not None:
+                return violation
             if self._finished(node_a, node_b):
                 self._rounds[pair] = 0
                 break
@@ -494,7 +498,12 @@ class Search:
     # -- the way back -----------------------------------------------------------------------------------------------
 
     def _report(self, index: int, violation: Violation, last: list[tuple[str, Step]]) -> None:
-        path = last[::-1]
+        path = (*self.path_to(index), *last)
+        self.found = Found(violation, path, len(path))
+
+    def path_to(self, index: int) -> tuple[tuple[str, Step], ...]:
+        """The steps that lead to the state that was found as number ``index``; free steps are left out."""
+        path = []
         while index:
             how = self._how[index]
             index = self._parents[index]
@@ -503,5 +512,4 @@ class Search:
                 path.append(("b", self._b.step(state & _LOW, how >> 1)))
             else:
                 path.append(("a", self._a.step(state >> _HALF, how >> 1)))
-        path.reverse()
-        self.found = Found(violation, tuple(path), len(path))
+        return tuple(reversed(path))

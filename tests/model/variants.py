@@ -19,7 +19,7 @@ from attrs import define
 from exon.frames import ClosedFrame, ReqSlots, Slots
 from exon.records import ReceiveRecord, Records, SendRecord, Token, Verdict
 from tests.model.node import Property, Variant
-from tests.model.scenarios import CLOSE_BETWEEN, EVICTED, THREE_MESSAGES, TWO_MESSAGES, WIDE_WINDOW
+from tests.model.scenarios import CLOSE_BETWEEN, EVICTED, TWO_MESSAGES, WIDE_WINDOW
 
 # -- correction 1 ---------------------------------------------------------------------------------------------------
 
@@ -254,6 +254,20 @@ EVICTION_FORGOTTEN = Variant(
     scenario=EVICTED,
 )
 
+
+class _GivesAllUp(Records):
+    def on_gone(self, peer: str, epoch: int, r: int) -> list[Token]:
+        others = sorted({token.r for token in self.send[peer].tokens.values()} - {r}) if peer in self.send else []
+        return [token for each in (r, *others) for token in super(_GivesAllUp, self).on_gone(peer, epoch, each)]
+
+
+ALL_GIVEN_UP = Variant(
+    name="all-given-up",
+    story="when the receiver gave a record up, the tokens of later ones are given up too",
+    records=_GivesAllUp,
+    scenario=EVICTED,
+)
+
 # -- harmless, see above --------------------------------------------------------------------------------------------
 
 
@@ -304,6 +318,7 @@ FATAL = {
         NUMBERS_FORGOTTEN,
         INCARNATION_REUSED,
         EVICTION_FORGOTTEN,
+        ALL_GIVEN_UP,
     )
 }
 HARMLESS = {variant.name: variant for variant in (SLOTS_FROM_SCK, OLDER_GRANTS, ANY_CONFIRMATION)}

@@ -24,7 +24,7 @@ def describe(frame: Frame) -> str:
     """
     fields: list[str] = []
     for name, value in zip(frame._fields, frame, strict=True):
-        if name == "ranges":
+        if isinstance(value, tuple):  # the ranges of an ACK
             fields += [str(start) if stop == start + 1 else f"{start}-{stop - 1}" for start, stop in value]
         elif name != "window":
             fields.append(value.decode() if isinstance(value, bytes) else str(value))
@@ -57,6 +57,8 @@ def action(name: str, step: Step, before: NodeState) -> str:
             return f"{name}: probes"
         case Kind.EVICT:
             return f"{name}: gives the record up"
+        case Kind.TICK:
+            return f"{name}: talks to a third node"
         case Kind.DELIVER:
             assert step.frame is not None
             return f"{name} receives {describe(step.frame)}"
@@ -85,7 +87,9 @@ def changes(peer: str, name: str, before: NodeState, after: NodeState) -> str:
         ("releases", name, before.released, after.released),
         ("gives up", name, before.unknown, after.unknown),
     ):
-        notes += [f"{verb} {payload_of(sender, bit).decode()}" for bit in range(new.bit_length()) if (new & ~old) >> bit & 1]
+        notes += [
+            f"{verb} {payload_of(sender, bit).decode()}" for bit in range(new.bit_length()) if (new & ~old) >> bit & 1
+        ]
     return "; ".join(notes)
 
 
