@@ -17,7 +17,8 @@ from exon.packing import Assembly, BadPacking, Fragment
 from exon.records import ReceiveRecord
 
 _MOST_RANGES = 24  # in one acknowledgement; the newest, because older ones were said before
-_MOST_OWED = 64
+_MOST_OWED = 64  # incarnations to be acknowledged at a time
+_MOST_REPLIES = 16  # waiting to leave; more would only be repetitions
 _MOST_PROBE = 60.0
 _UNANSWERED = 2  # probes in a row after which the address is no longer believed
 _MAX_SLICED = 4  # tokens being put together from slices at a time
@@ -68,6 +69,11 @@ class Inbound:
         self.address = source
         return True
 
+    def reply(self, frame: Frame) -> None:
+        """Answer something, with the next datagram."""
+        if frame not in self.replies and len(self.replies) < _MOST_REPLIES:
+            self.replies.append(frame)
+
     # -- acknowledgements --------------------------------------------------------------------------------------------
 
     def owe(self, s: int, r: int, delay: float, now: float) -> None:
@@ -78,6 +84,7 @@ class Inbound:
                 return  # the token will come again
             acks = self._acks[r] = IntervalSet()
         acks.add(s, s + 1)
+        self._sliced.pop((s, r), None)
         self._highest = max(self._highest, s)
         self.owe_answer(delay, now)
 
@@ -110,8 +117,8 @@ class Inbound:
                 owed.add(start, stop)
         acks, self._acks = self._acks, {}
         for r, owed in acks.items():
-            ranges = tuple(owed)
-            yield Ack(r, window, ranges[-_MOST_OWED:])
+            # iter(): a set has the length of its numbers, not of its ranges, and tuple() would make room for them all.
+            yield Ack(r, window, tuple(iter(owed))[-_MOST_RANGES:])
 
     # -- large messages ----------------------------------------------------------------------------------------------
 
@@ -151,7 +158,7 @@ class Inbound:
         sliced = self._sliced.get(key)
         if sliced is None or sliced.total != frame.total:
             if len(self._sliced) >= _MAX_SLICED:
-                self._sliced.pop(next(iter(self._sliced)))  # it will come again
+                return None  # it will come again; making room for it would let none of them be completed
             sliced = self._sliced[key] = Sliced(frame.total, data=bytearray(frame.total))
         sliced.data[frame.offset : frame.offset + len(frame.chunk)] = frame.chunk
         sliced.here.add(frame.offset, frame.offset + len(frame.chunk))

@@ -22,20 +22,21 @@ from exon.wire import encode_frame
 
 _RIDE = 96  # bytes of a datagram kept free of payload, so that a request and an acknowledgement can ride along
 _TOKEN_HEADER = 1 + 1 + 9 + 9 + 5
+_SLICE_HEADER = _TOKEN_HEADER + 9 + 9
 _CLOSE_TRIES = 5
-_BLACK_HOLE = 5  # time-outs in a row after which the path may have come to carry only small datagrams
 _PROBE_BACKLOG = 4  # datagrams' worth of backlog that make a larger path MTU worth looking for
 
 
 @define(eq=False)
 class Cut:
-    """A large message on its way through the knife."""
+    """A large message, cut into fragments of which each becomes a token."""
 
     message: bytes
     chunk: int
     count: int
     first: int = -1
-    done: int = 0
+    done: int = 0  # fragments made
+    acked: int = 0  # fragments done with
 
 
 class Outbound:
@@ -50,6 +51,7 @@ class Outbound:
         self.recovery = Recovery(options.max_backoff)
         self.window = 1 << 30  # what the peer has room for, once it has said so
         self.hurry = False  # close as soon as nothing is pending
+        self.unconfirmed = False  # the last close was given up without an answer
         self._overhead = overhead
         self._options = options
         self._records = records
@@ -117,6 +119,11 @@ class Outbound:
         for token in tokens:
             self.pending_messages -= token.messages
             self.pending_bytes -= token.cost
+            cut = token.whole
+            if isinstance(cut, Cut):
+                # A large message is pending until its last fragment is acknowledged, whichever that is.
+                cut.acked += 1
+                self.pending_messages -= cut.acked == cut.count
         self._touched = now
 
     def set_window(self, window: int) -> None:
@@ -133,28 +140,28 @@ class Outbound:
 
     def on_unknown(self, tokens: list[Token], severed: bool, now: float) -> list[bytes]:
         """These tokens were lost with the peer's state; the messages whose fate is unknown."""
-        unknown: list[bytes] = []
+        whole = {id(token.whole): token.whole for token in tokens if isinstance(token.whole, Cut)}
         cut = self._cut
-        originals = {id(token.original): token.original for token in tokens if token.original is not None}
-        if cut is not None and cut.done and (severed or self.severed or id(cut.message) in originals):
+        if cut is not None and cut.done and (severed or self.severed or id(cut) in whole):
             # Some of it was sent, the rest need not be.
-            originals[id(cut.message)] = cut.message
+            whole[id(cut)] = cut
             self._cut = None
-            self.pending_messages -= 1
             self.pending_bytes -= len(cut.message) - cut.done * cut.chunk
         record = self.record
         if record is not None:
-            rest = [token for token in record.tokens.values() if id(token.original) in originals]
+            rest = [token for token in record.tokens.values() if id(token.whole) in whole]
             for token in rest:
                 del record.tokens[token.s]
             tokens = tokens + rest
         self.recovery.dropped(tokens)
+        unknown: list[bytes] = []
         for token in tokens:
             self.pending_messages -= token.messages
             self.pending_bytes -= token.cost
-            if token.original is None:
+            if token.whole is None:
                 unknown += packing.unpack(token.payload)
-        unknown += originals.values()
+        self.pending_messages -= len(whole)
+        unknown += [cut.message for cut in whole.values()]
         self._ask_anew()
         self._sliced = None
         self._slices.clear()
@@ -218,10 +225,12 @@ class Outbound:
 
     def clear_to_send(self, now: float) -> bool:
         """Whether windows and pacing let a token leave."""
-        if self._slices or self._force:
+        if self._force:
             return True
         recovery = self.recovery
-        return recovery.in_flight < min(recovery.congestion.window, self.window) and recovery.pacer.ready_at() <= now
+        if recovery.pacer.ready_at() > now:
+            return False
+        return bool(self._slices) or recovery.in_flight < min(recovery.congestion.window, self.window)
 
     def tokens(self, room: int, now: float) -> Iterator[tuple[bytes, list[Token]]]:
         """Encoded frames that fit ``room`` bytes together, each with the token that is on its way with it."""
@@ -229,20 +238,18 @@ class Outbound:
         if record is None or not self.clear_to_send(now):
             return
         self._force = False
-        if self._slices:
-            yield self._next_slice()
-            return
         first = True
-        while (token := self._next_token(record, room, first)) is not None:
+        while not self._slices and (token := self._next_token(record, room, first)) is not None:
             if len(token.payload) + _TOKEN_HEADER > self.mtu.size - self._overhead:
                 self._slice(token)
-                yield self._next_slice()
-                return
+                break
             frame = encode_frame(TokenFrame(token.s, token.r, token.payload))
             self._counters.tokens_sent += 1
             room -= len(frame)
             first = False
             yield frame, [token]
+        if self._slices and len(self._slices[0]) <= room:
+            yield self._next_slice(now)
 
     def _next_token(self, record: SendRecord, room: int, first: bool) -> Token | None:
         again = self._again
@@ -290,25 +297,27 @@ class Outbound:
         chunk = cut.message[cut.done * cut.chunk : (cut.done + 1) * cut.chunk]
         payload = packing.pack_fragment(packing.Fragment(cut.first, cut.count, len(cut.message), chunk))
         cut.done += 1
-        last = cut.done == cut.count
-        if last:
+        if cut.done == cut.count:
             self._cut = None
-        return record.seal(payload, int(last), len(chunk), cut.message)
+        return record.seal(payload, 0, len(chunk), cut)
 
     def _slice(self, token: Token) -> None:
         """Cut a token that was made for a path with larger datagrams."""
-        size = self.mtu.size - self._overhead - _TOKEN_HEADER - 18
+        size = self.mtu.size - self._overhead - _RIDE - _SLICE_HEADER
         total = len(token.payload)
         self._sliced = token
         for offset in range(0, total, size):
             chunk = token.payload[offset : offset + size]
             self._slices.append(encode_frame(Slice(token.s, token.r, offset, total, chunk)))
 
-    def _next_slice(self) -> tuple[bytes, list[Token]]:
+    def _next_slice(self, now: float) -> tuple[bytes, list[Token]]:
+        """The next slice; the last one carries the token, as far as recovery is concerned."""
         frame = self._slices.popleft()
-        if self._slices or self._sliced is None:
+        token = self._sliced
+        if self._slices or token is None:
+            self.recovery.passed(len(frame), now)
             return frame, []
-        token, self._sliced = self._sliced, None
+        self._sliced = None
         record = self.record
         # It may have been acknowledged while its slices were leaving.
         known = record is not None and record.tokens.get(token.s) is token
@@ -325,6 +334,8 @@ class Outbound:
     def check_losses(self, now: float) -> None:
         """After an acknowledgement: what was overtaken goes again."""
         self._resend(self.recovery.lost(now))
+        if self.recovery.swallows_large(now):
+            self.mtu.reset()
 
     def wants_probe(self, now: float) -> None:
         """Look for a larger path MTU while there is a backlog."""
@@ -336,11 +347,9 @@ class Outbound:
         record = self.record
         if record is None:
             return
-        self.check_losses(now)
         overdue = self.recovery.expired(now)
+        self.check_losses(now)
         if overdue:
-            if self.recovery.timeouts >= _BLACK_HOLE:
-                self.mtu.reset()
             self._force = True
             self._resend(overdue)
         stuck = self._stuck_at(record)
@@ -353,13 +362,14 @@ class Outbound:
                 self._ask_anew()
         elif record.closing and self._tries >= _CLOSE_TRIES and now >= self._ask_deadline():
             # The receiver's own probes will find out that nobody is here any more (000, section 3.5.3).
+            self.unconfirmed = True
             self._records.forget(self.peer)
 
     def _stuck_at(self, record: SendRecord) -> float | None:
         """When to try a token although the peer said it has no room: its word to the contrary may be lost."""
-        if self.window >= self.budget or self.recovery.in_flight or not record.envelopes:
+        if self.window >= self.budget or self.recovery.in_flight:
             return None
-        if not (self._queue or self._cut or self._again):
+        if not (self._again or (record.envelopes and (self._queue or self._cut))):
             return None
         return self._touched + self.recovery.patience(4)
 
@@ -382,7 +392,9 @@ class Outbound:
         stuck = self._stuck_at(record)
         if stuck is not None:
             yield stuck
-        if (record.envelopes and (self._queue or self._cut)) or self._again:
+        if self._slices:
+            yield self.recovery.pacer.ready_at()
+        elif (record.envelopes and (self._queue or self._cut)) or self._again:
             window = min(self.recovery.congestion.window, self.window)
             if self.recovery.in_flight < window:
                 yield self.recovery.pacer.ready_at()

@@ -71,12 +71,12 @@ class Peer:
 
     @property
     def window(self) -> int:
-        """Bytes of tokens there is room for."""
-        return max(0, self._options.receive_bytes - self.buffered)
+        """Bytes of tokens there is room for; a large message that nobody has taken leaves none."""
+        return max(0, self._options.receive_bytes - self.buffered - self.large)
 
     def has_room(self, size: int) -> bool:
         """Whether a token of this size can be delivered; one always can, or a large one never would."""
-        return size <= self.window or not self.buffered
+        return size <= self.window or not (self.buffered or self.large)
 
     def can_assemble(self, total: int) -> bool:
         """Whether one more large message may be begun."""
@@ -130,6 +130,8 @@ class Peer:
             probe = self.probe_at(inbound, closing)
             if probe is not None:
                 yield probe
+            if not inbound.settled or self.receive_record(inbound.epoch) is not None:
+                yield inbound.heard + self._options.forget_after
         if self._lookup_at is not None and self.lost and self.wanted:
             yield self._lookup_at
         if self.outbound.record is None:

@@ -54,6 +54,7 @@ from exon.stats import Counters, NodeStats, PeerStats
 from exon.wire import CLOSING, Datagram, Header, Malformed, decode, encode, encode_frame, overhead
 
 _MESSAGE_COST = 64  # bytes a buffered message is taken to cost beyond its own, so that empty ones count too
+_MOST_STRAYS = 256  # answers to nodes we keep no state for, waiting to leave
 _RIDE = 96  # bytes of answers that may ride with a full token (see outbound)
 
 
@@ -123,12 +124,13 @@ class Node:
         self._counters = Counters()
         self._peers: dict[str, Peer] = {}
         self._ready: dict[str, Peer] = {}  # may have something to send; a dict, because it is an ordered set
-        self._strays: list[tuple[Address, bytes]] = []
+        self._strays: list[tuple[Header, Address, bytes]] = []
         self._inbox: deque[tuple[Peer | None, str, list[bytes], int, int]] = deque()
         self._own_buffered = 0
         self._events: deque[Event] = deque()
         self._timers: list[tuple[float, str]] = []
         self._unknown_on_close = 0
+        self._unconfirmed: set[str] = set()  # peers that did not answer while we closed
 
     # -- the application's side --------------------------------------------------------------------------------------
 
@@ -204,7 +206,9 @@ class Node:
     def register(self, peer_id: str, address: Address) -> None:
         """Say where a peer is. Traffic from it may teach otherwise later."""
         self.book.register(peer_id, address)
-        self.located(peer_id, address)
+        peer = self._peers.get(peer_id)
+        if peer is not None and peer.address != address:
+            self._go_to(peer, address)
 
     def unregister(self, peer_id: str) -> None:
         """Take back what was registered."""
@@ -213,11 +217,14 @@ class Node:
     def located(self, peer_id: str, address: Address | None) -> None:
         """The answer of a discovery service to :class:`~exon.events.LookupWanted`."""
         peer = self._peers.get(peer_id)
-        if peer is None or address is None or address == peer.address:
-            return
+        if peer is None or address is None or address == peer.address or not peer.lost:
+            return  # the last: it was heard meanwhile, and knows better where it is
+        self._go_to(peer, address)
+
+    def _go_to(self, peer: Peer, address: Address) -> None:
         peer.address = address
         peer.outbound.moved()
-        self._ready[peer_id] = peer
+        self._ready[peer.id] = peer
 
     def moved(self) -> None:
         """This node has another address now: tell everyone it is talking with."""
@@ -249,7 +256,7 @@ class Node:
 
     def report(self) -> CloseReport:
         """What a close had to leave."""
-        peers = {}
+        peers = dict.fromkeys(self._unconfirmed, "did not confirm the close")
         undelivered, unknown = 0, self._unknown_on_close
         for peer in self._peers.values():
             outbound = peer.outbound
@@ -454,6 +461,7 @@ class Node:
         self._counters.messages_unknown += len(unknown)
         if self.closing:
             self._unknown_on_close += len(unknown)
+        peer.waiting_since = None if peer.outbound.idle else now
         self._events.append(PeerRestarted(peer.id, tuple(unknown)))
 
     def _on_slice(self, header: Header, frame: Slice, source: Address, now: float) -> None:
@@ -475,7 +483,7 @@ class Node:
         if verdict is Verdict.DELIVER:
             assert peer is not None
             assert inbound is not None
-            if self.closing or not self._deliver(peer, inbound, frame, header, source, now):
+            if not self._deliver(peer, inbound, frame, header, source, now):
                 inbound.owe_answer(0.0, now)
                 return
             inbound.owe(frame.s, frame.r, self._ack_delay(peer), now)
@@ -554,7 +562,7 @@ class Node:
     def datagrams(self, now: float) -> Iterator[tuple[Address, bytes]]:
         """Everything that wants to leave now. Stop iterating when the network is full; the rest keeps."""
         while self._strays:
-            yield self._count(self._strays.pop())
+            yield self._count(self._strays.pop()[1:])
         while self._ready:
             peer_id = next(iter(self._ready))
             peer = self._ready[peer_id]
@@ -574,8 +582,8 @@ class Node:
         for inbound in list(peer.inbounds.values()):
             frames = self._answers(peer, inbound, now)
             if inbound.epoch != target or sum(map(len, frames)) > _RIDE:
-                if frames:
-                    yield self._assemble(peer, inbound.epoch, peer.route_to(inbound), frames, now)[0]
+                for some in _portions(frames, outbound.mtu.size - overhead(self.id, peer.id)):
+                    yield self._assemble(peer, inbound.epoch, peer.route_to(inbound), some, now)[0]
                 frames = []
             if inbound.epoch == target:
                 yield from self._tokens(peer, target, frames, now)
@@ -639,14 +647,15 @@ class Node:
         if peer is None or inbound is None:
             self._stray(header, source, frame, now)
             return
-        if frame not in inbound.replies:
-            inbound.replies.append(frame)
+        inbound.reply(frame)
         self._ready[peer.id] = peer
 
     def _stray(self, header: Header, source: Address, frame: Frame, now: float) -> None:
-        """Answer somebody we keep no state for."""
+        """Answer somebody we keep no state for: once per datagram, or one datagram could ask for a thousand."""
+        if len(self._strays) >= _MOST_STRAYS or (self._strays and self._strays[-1][0] == header):
+            return
         answer = Header(self.id, header.source, self.epoch, header.source_epoch, max(1, int(now * 1e6)), header.time, 0)
-        self._strays.append((source, encode(answer, [encode_frame(frame)], CLOSING if self.closing else 0)))
+        self._strays.append((header, source, encode(answer, [encode_frame(frame)], CLOSING if self.closing else 0)))
 
     # -- time --------------------------------------------------------------------------------------------------------
 
@@ -672,18 +681,24 @@ class Node:
 
     def _expire_peer(self, peer: Peer, now: float) -> None:
         for inbound in list(peer.inbounds.values()):
-            silent = now - inbound.heard
-            if silent >= self.options.forget_after and peer.receive_record(inbound.epoch) is not None:
-                self._records.evict(peer.id, inbound.epoch)
-                self._counters.evictions += 1
-                del peer.inbounds[inbound.epoch]
+            if now >= inbound.heard + self.options.forget_after:
+                self._evict(peer, inbound)
         if peer.outbound.record is not None and peer.address is not None:
             peer.outbound.expire(now)
+            if self.closing and peer.outbound.unconfirmed:
+                self._unconfirmed.add(peer.id)
         waiting = peer.waiting_since
-        if waiting is not None and not peer.reported and now - waiting >= self.options.unreachable_after:
+        if waiting is not None and not peer.reported and now >= waiting + self.options.unreachable_after:
             peer.reported = True
             self._events.append(PeerUnreachable(peer.id, now - waiting))
         self._look_up(peer, now)
+
+    def _evict(self, peer: Peer, inbound: Inbound) -> None:
+        """Give up one life of a peer, with whatever of it is half here."""
+        del peer.inbounds[inbound.epoch]
+        if peer.receive_record(inbound.epoch) is not None:
+            self._records.evict(peer.id, inbound.epoch)
+            self._counters.evictions += 1
 
     def _look_up(self, peer: Peer, now: float) -> None:
         if peer.lost and peer.wanted and peer.lookup_due(now):
@@ -728,6 +743,20 @@ class Node:
             clock=self._records.clock.value,
             peers={peer.id: _peer_stats(peer) for peer in self._peers.values()},
         )
+
+
+def _portions(frames: list[bytes], room: int) -> Iterator[list[bytes]]:
+    """The frames in order, as many at a time as fit into a datagram."""
+    portion: list[bytes] = []
+    left = room
+    for frame in frames:
+        if portion and len(frame) > left:
+            yield portion
+            portion, left = [], room
+        portion.append(frame)
+        left -= len(frame)
+    if portion:
+        yield portion
 
 
 def _peer_stats(peer: Peer) -> PeerStats:

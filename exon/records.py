@@ -45,7 +45,7 @@ class Token:
     payload: bytes
     messages: int = 1  # how many messages are done with when it is acknowledged
     cost: int = 0  # how many of their bytes
-    original: bytes | None = None  # of a fragment: the message it is a part of
+    whole: object = None  # of a fragment: the message it is a part of
     flight: object = None  # recovery's note on the datagram that carried it last
     queued: bool = False  # waits to be retransmitted
 
@@ -93,11 +93,11 @@ class SendRecord:
         self.env = self.sck
         return ReqSlots(self.sck, 0, self.sck)
 
-    def seal(self, payload: bytes, messages: int = 1, cost: int = 0, original: bytes | None = None) -> Token:
+    def seal(self, payload: bytes, messages: int = 1, cost: int = 0, whole: object = None) -> Token:
         """Put a payload into the next envelope (lines 29-32 and 70-72)."""
         assert self.env < self.sck, "no envelope left"
         assert self.rck is not None
-        token = Token(self.env, self.rck, payload, messages, cost, original)
+        token = Token(self.env, self.rck, payload, messages, cost, whole)
         self.tokens[self.env] = token
         self.env += 1
         return token

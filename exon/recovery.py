@@ -14,9 +14,11 @@ from attrs import define
 from exon.congestion import Congestion, DelayWindow, Pacer
 from exon.records import Token
 from exon.rtt import Rtt
+from exon.wire import BASE_DATAGRAM
 
 _REORDER = 3  # places
 _SILENT = 3  # time-outs in a row that mean nothing gets through
+_SWALLOWED = 5  # large datagrams lost, and no large one acknowledged, that mean the path carries only small ones now
 
 
 @define(eq=False)
@@ -48,6 +50,8 @@ class Recovery:
         self._loss_at: float | None = None
         self._progress = 0.0  # when something last left or was acknowledged
         self._echoed = 0
+        self._large_lost = 0  # since a large datagram was last acknowledged
+        self._large_lost_since = 0.0
 
     def sent(self, time: int, size: int, tokens: list[Token], now: float) -> None:
         """A datagram with these tokens leaves."""
@@ -59,6 +63,10 @@ class Recovery:
         self._flights[time] = flight
         self.in_flight += size
         self._progress = now
+        self.pacer.sent(size, self.congestion.rate(self.rtt), now)
+
+    def passed(self, size: int, now: float) -> None:
+        """Something leaves that needs no acknowledgement of its own."""
         self.pacer.sent(size, self.congestion.rate(self.rtt), now)
 
     def echoed(self, echo: int, delay: int, microseconds: int, now: float) -> None:
@@ -77,8 +85,11 @@ class Recovery:
         before = self.in_flight
         for token in tokens:
             flight = token.flight
-            if isinstance(flight, Flight) and flight.time <= self._echoed:
-                self._newest = max(self._newest, flight.order)
+            if isinstance(flight, Flight):
+                if flight.time <= self._echoed:
+                    self._newest = max(self._newest, flight.order)
+                if flight.size > BASE_DATAGRAM:
+                    self._large_lost = 0
             self._leave(token)
         self.timeouts = 0
         self._progress = now
@@ -109,11 +120,24 @@ class Recovery:
                 self._loss_at = overdue
                 break
             gone.append(flight)
-        return self._give_up(gone)
+        return self._give_up(gone, now)
+
+    def swallows_large(self, now: float) -> bool:
+        """Whether the path seems to carry only small datagrams any more; said once."""
+        if self._large_lost < _SWALLOWED or now < self._large_lost_since + 3 * self.rtt.timeout:
+            return False
+        self._large_lost = 0
+        return True
+
+    def _suspect(self, flight: Flight, now: float) -> None:
+        if flight.size > BASE_DATAGRAM:
+            if not self._large_lost:
+                self._large_lost_since = now
+            self._large_lost += 1
 
     def refused(self) -> list[Token]:
         """The tokens that had arrived but found no room; there is room now."""
-        return self._give_up([flight for flight in self._flights.values() if flight.time <= self._echoed], lost=False)
+        return self._give_up([flight for flight in self._flights.values() if flight.time <= self._echoed], None)
 
     def expired(self, now: float) -> list[Token]:
         """What to send again because no answer came in time; empty while there is still time."""
@@ -123,17 +147,19 @@ class Recovery:
         self._progress = now
         if self.timeouts >= _SILENT:
             self.congestion.on_silence()
-            return self._give_up(list(self._flights.values()))
+            return self._give_up(list(self._flights.values()), now)
         oldest = next(iter(self._flights.values()))
+        self._suspect(oldest, now)
         return [token for token in oldest.tokens if token.flight is oldest]
 
-    def _give_up(self, flights: list[Flight], lost: bool = True) -> list[Token]:
+    def _give_up(self, flights: list[Flight], lost_at: float | None) -> list[Token]:
         tokens = []
         for flight in flights:
             del self._flights[flight.time]
             self.in_flight -= flight.size
-            if lost:
+            if lost_at is not None:
                 self.congestion.on_lost(flight.size)
+                self._suspect(flight, lost_at)
             for token in flight.tokens:
                 if token.flight is flight:
                     token.flight = None
