@@ -1,0 +1,1 @@
+"""Golden vectors of the wire format, for every implementation in every language."""
