@@ -38,6 +38,7 @@ log = structlog.get_logger("exon")
 _TRAIN = 64  # datagrams handed to the kernel at a time
 _READS = 32  # system calls in a row that only receive, so that timers run under continuous traffic too
 _PAUSE = 0.01  # seconds after an exception of our own
+_LONGEST_SLEEP = 3600.0  # seconds; poll() refuses more than 24 days, and a deadline may be years away
 _READABLE = select.POLLIN | select.POLLERR | select.POLLHUP
 
 
@@ -223,7 +224,7 @@ class Engine:
         if deadline is None:
             return None
         # poll() counts in whole milliseconds and rounds up; a wake-up that is early would only be repeated.
-        return max(0.0, deadline - monotonic())
+        return min(_LONGEST_SLEEP, max(0.0, deadline - monotonic()))
 
     def _wake_for_deadline(self) -> None:
         """After the caller did the engine's work: does the thread sleep too long now?"""
