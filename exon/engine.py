@@ -83,8 +83,13 @@ class Engine:
 
     def run_now(self) -> None:
         """Let the caller do the engine's work: send what can leave. With the lock held."""
-        self._flush(monotonic())
-        self._wake_for_deadline()
+        try:
+            self._flush(monotonic())
+        except Exception:  # not the caller's fault, and what the caller did is done: the engine goes on with the rest
+            self._count_error("engine-error")
+            self.wake()
+        else:
+            self._wake_for_deadline()
 
     def wake(self) -> None:
         """There is something to send; the engine will. With the lock held."""
@@ -138,8 +143,7 @@ class Engine:
                 try:
                     timeout = self._turn(timeout)
                 except Exception:
-                    self.errors += 1
-                    log.exception("engine-error", node=self.node.id)
+                    self._count_error("engine-error")
                     self._stopped.wait(_PAUSE)
                     timeout = 0.0
         finally:
@@ -182,8 +186,7 @@ class Engine:
             try:
                 self.node.receive(datagram, source, now)
             except Exception:
-                self.errors += 1
-                log.exception("datagram-error", node=self.node.id, source=source, datagram=datagram[:64].hex())
+                self._count_error("datagram-error", source=source, datagram=datagram[:64].hex())
 
     def _flush(self, now: float) -> None:
         """Let time pass for the node, tell the layer above, send everything that may leave."""
@@ -214,8 +217,12 @@ class Engine:
         try:
             self._tell(event)
         except Exception:
-            self.errors += 1
-            log.exception("event-handler-error", node=self.node.id, what=event)
+            self._count_error("event-handler-error", told=event)
+
+    def _count_error(self, kind: str, **where: object) -> None:
+        """An exception that should not be: on record, and survived."""
+        self.errors += 1
+        log.exception(kind, node=self.node.id, **where)
 
     def _sleep_time(self) -> float | None:
         self._asleep = True
