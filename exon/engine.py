@@ -198,6 +198,8 @@ class Engine:
             while batch := list(islice(leaving, _TRAIN)):
                 if not self._send(batch):
                     break
+        if node.closed:
+            self._progress()  # the last probe of a close left just now, and nothing else need come to pass
         for event in node.events():
             if isinstance(event, LookupWanted):
                 self._lookups.ask(event.peer)
