@@ -14,8 +14,6 @@ from typing import Protocol
 
 import structlog
 
-from exon.addresses import Address
-
 log = structlog.get_logger("exon")
 
 _THREADS = 4
@@ -48,7 +46,7 @@ class StaticDiscovery:
 class Lookups:
     """Look-ups under way."""
 
-    def __init__(self, found: Callable[[str, str | Address | None], None], service: Discovery | None) -> None:
+    def __init__(self, found: Callable[[str, str | None], None], service: Discovery | None) -> None:
         """``found(peer, answer)`` is called in one of the threads."""
         self.service = service
         self.failures = 0

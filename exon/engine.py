@@ -248,9 +248,9 @@ class Engine:
 
     # -- discovery ---------------------------------------------------------------------------------------------------
 
-    def _found(self, peer: str, answer: str | Address | None) -> None:
+    def _found(self, peer: str, answer: str | None) -> None:
         """A look-up is over; called in a thread of its own."""
-        address = resolve(answer, family=self.udp.family) if isinstance(answer, str) else answer
+        address = resolve(answer, family=self.udp.family) if answer is not None else None
         with self.lock:
             if not self._stopping:
                 self.node.located(peer, address)
