@@ -68,7 +68,15 @@ class Lookups:
             if self._threads == _THREADS:
                 return
             self._threads += 1
-        Thread(target=self._work, name="exon lookup", daemon=True).start()
+        try:
+            Thread(target=self._work, name="exon lookup", daemon=True).start()
+        except RuntimeError:  # the system has no thread to give; the protocol asks again
+            with self._lock:
+                self._threads -= 1
+                self._waiting.remove(peer)
+                self._asked.remove(peer)
+            self.failures += 1
+            log.warning("lookup-failed", peer=peer, exc_info=True)
 
     def _work(self) -> None:
         while True:
