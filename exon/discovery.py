@@ -73,6 +73,8 @@ class Lookups:
         except RuntimeError:  # the system has no thread to give; the protocol asks again
             with self._lock:
                 self._threads -= 1
+                if peer not in self._waiting:
+                    return  # another one took it over
                 self._waiting.remove(peer)
                 self._asked.remove(peer)
             self.failures += 1
