@@ -218,8 +218,8 @@ class Endpoint:
         node = self._node
         for peer, messages in node.deliveries():
             self._taken.extend(zip(repeat(peer), messages))
-            if node.wants_to_send:
-                self._engine.wake()  # to tell the sender that there is room again
+            if node.wants_to_send or peer in self._senders:
+                self._engine.wake()  # to tell the sender that there is room again; it may be one of our own threads
             return True
         return False
 
