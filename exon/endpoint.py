@@ -178,6 +178,8 @@ class Endpoint:
         queue.remove(waiter)
         if not queue:
             del self._senders[waiter.peer]
+        else:
+            self._engine.wake()  # what comes next may be smaller, and fit
 
     # -- receiving ---------------------------------------------------------------------------------------------------
 
