@@ -203,8 +203,8 @@ class Endpoint:
         deadline = None if timeout is None else monotonic() + timeout
         while True:
             with self._lock:
-                if self._taken or self._take_batch():
-                    taken = self._taken.popleft()
+                taken = self._take()
+                if taken is not None:
                     self._wake_receiver()
                     return taken
                 if self._report is not None:
@@ -214,6 +214,14 @@ class Endpoint:
                 waiter = _Waiter()
                 self._receivers.append(waiter)
             self._await(waiter, deadline, self._receivers.remove, self._wake_receiver)
+
+    def _take(self) -> tuple[str, bytes] | None:
+        while self._taken or self._take_batch():
+            try:
+                return self._taken.popleft()
+            except IndexError:
+                continue  # a thread that needed no lock was quicker
+        return None
 
     def _take_batch(self) -> bool:
         """Move the next batch from the node to where receivers take single messages from."""
