@@ -16,7 +16,7 @@ import secrets
 from collections import deque
 from collections.abc import Callable, Iterator
 from itertools import repeat
-from threading import Lock
+from threading import TIMEOUT_MAX, Lock
 from time import monotonic
 from types import TracebackType
 
@@ -59,7 +59,7 @@ class _Waiter:
         if deadline is None:
             self._park.acquire()
         else:
-            self._park.acquire(timeout=max(0.0, deadline - monotonic()))
+            self._park.acquire(timeout=min(TIMEOUT_MAX, max(0.0, deadline - monotonic())))
 
     def wake(self, error: ExonError | None = None) -> None:
         """Go on, or fail."""
