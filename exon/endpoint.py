@@ -155,6 +155,8 @@ class Endpoint:
             BadIdentifier, BadPayload, MessageTooLarge: The call can never work as it is.
         """
         message = check_payload(payload, self._node.options)
+        if type(node_id) is not str:
+            check_id(node_id)
         node, engine = self._node, self._engine
         with self._lock:
             if node_id not in self._senders and node.send(node_id, message, monotonic()):
