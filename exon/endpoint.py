@@ -23,7 +23,7 @@ from types import TracebackType
 import attrs
 from attrs import define, field
 
-from exon.addresses import Address
+from exon.addresses import Address, format_address
 from exon.discovery import Discovery
 from exon.engine import Engine
 from exon.errors import Closed, ExonError, Timeout
@@ -433,7 +433,7 @@ class Endpoint:
 
     def __repr__(self) -> str:
         """Who and where."""
-        return f"<exon.Endpoint {self.id!r} at {self.address[0]}:{self.address[1]}>"
+        return f"<exon.Endpoint {self.id!r} at {format_address(self.address)}>"
 
     # -- looking in --------------------------------------------------------------------------------------------------
 
