@@ -65,6 +65,7 @@ class Outbound:
         self._asked_at: float | None = None  # when slots were asked for, while no answer came
         self._tries = 0
         self._touched = 0.0  # when something last went well
+        self._stuck_tries = 0  # in a row
         self._force = False  # one token may go in spite of the windows, to see whether they still hold
 
     @property
@@ -128,8 +129,10 @@ class Outbound:
 
     def set_window(self, window: int) -> None:
         """The peer has room for so many bytes; what it had to turn away goes again when there is some."""
-        if self.window < self.budget and window > self.window:
+        if self.window < self.budget or window < self.budget:
             self._resend(self.recovery.refused())
+        if window >= self.budget:
+            self._stuck_tries = 0
         self.window = window
 
     @property
@@ -356,6 +359,7 @@ class Outbound:
         if stuck is not None and now >= stuck:
             self._force = True
             self._touched = now
+            self._stuck_tries += 1
         if self.idle and not record.closing:
             if self.hurry or now >= self._touched + self._options.idle_timeout:
                 record.close()
@@ -371,7 +375,7 @@ class Outbound:
             return None
         if not (self._again or (record.envelopes and (self._queue or self._cut))):
             return None
-        return self._touched + self.recovery.patience(4)
+        return self._touched + self.recovery.patience(2 + self._stuck_tries)
 
     def _ask_deadline(self) -> float:
         assert self._asked_at is not None

@@ -27,6 +27,7 @@ class Peer:
         self.epoch = 0  # of the life heard last
         self.buffered = 0  # bytes delivered that the application has not taken, bookkeeping included
         self.large = 0  # bytes of reassembled messages among them
+        self.full = False  # a large message was turned away since the application last took something
         self.last_time = 0  # the timestamp of the newest datagram we sent
         self.waiting_since: float | None = None  # for any sign of life while something is pending
         self.reported = False  # as unreachable
@@ -72,6 +73,8 @@ class Peer:
     @property
     def window(self) -> int:
         """Bytes of tokens there is room for; a large message that nobody has taken leaves none."""
+        if self.full and not self._reserved:
+            return 0  # while others are under way, their fragments are welcome
         return max(0, self._options.receive_bytes - self.buffered - self.large)
 
     def has_room(self, size: int) -> bool:
@@ -80,8 +83,12 @@ class Peer:
 
     def can_assemble(self, total: int) -> bool:
         """Whether one more large message may be begun."""
-        reserved = self.large + sum(inbound.reserved for inbound in self.inbounds.values())
+        reserved = self.large + self._reserved
         return reserved + total <= self._options.reassembly_bytes or not reserved
+
+    @property
+    def _reserved(self) -> int:
+        return sum(inbound.reserved for inbound in self.inbounds.values())
 
     # -- time --------------------------------------------------------------------------------------------------------
 

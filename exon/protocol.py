@@ -191,6 +191,7 @@ class Node:
     def _make_room(self, peer: Peer, cost: int, large: int) -> None:
         peer.buffered -= cost
         peer.large -= large
+        peer.full = False
         inbound = peer.inbounds.get(peer.epoch)
         if inbound is not None and inbound.last_window < self.options.receive_bytes // 4 <= peer.window:
             inbound.owe_answer(0.0, 0.0)  # the peer was told to hold back, and need not any more
@@ -543,6 +544,7 @@ class Node:
                 self._reply(header, Gone(frame.r), source, now)
                 return False
             if not peer.can_assemble(fragment.total):
+                peer.full = True
                 self._counters.dropped["no room"] += 1
                 return False
         self._records.consume(peer.id, inbound.epoch, frame.s)
