@@ -38,9 +38,12 @@ class ClockFile:
             StoreError: It cannot be read or written, is damaged, or another node uses it.
         """
         self._path = Path(path)
+        if not self._path.name:
+            raise StoreError(None, f"{os.fspath(path)!r} names no file; give the path of one, such as 'node.clock'")
         self._lock_file = self._lock()
         try:
             self.clock = Clock(self._read(), reserve=self._save)
+            self.clock.cover(self.clock.value + 1)  # now, so that whoever opens a file that cannot be saved hears of it
         except BaseException:
             self.close()
             raise
