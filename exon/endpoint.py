@@ -15,6 +15,7 @@ import os
 import secrets
 from collections import deque
 from collections.abc import Callable, Iterator
+from contextlib import ExitStack
 from itertools import repeat
 from threading import TIMEOUT_MAX, Lock
 from time import monotonic
@@ -99,23 +100,28 @@ class Endpoint:
     ) -> None:
         """Running when constructed."""
         check_id(id)
-        self._clock_file = ClockFile(clock) if clock is not None else None
-        try:
-            udp = socket(bind)
-        except BaseException:
-            self._release_clock()
-            raise
         options = options if options is not None else Options()
+        if not isinstance(options, Options):
+            raise TypeError(f"options are exon.Options(name=value, ...), not {type(options).__name__}")
+        self._clock_file = ClockFile(clock) if clock is not None else None
+        with ExitStack() as undo:
+            undo.callback(self._release_clock)
+            udp = socket(bind)
+            undo.callback(udp.close)
+            self._start(id, udp, discovery, options)
+            undo.pop_all()
+        self._open_socket = socket
+
+    def _start(self, node_id: str, udp: UdpSocket, discovery: Discovery | None, options: Options) -> None:
         # What the socket's buffer cannot hold is lost without any congestion, so no sender may have more on the way.
         room = min(options.receive_bytes, udp.receive_buffer // 2)
         node = Node(
-            id,
+            node_id,
             epoch=secrets.randbelow(2**63 - 1) + 1,
             clock=self._clock_file.clock if self._clock_file is not None else None,
             options=attrs.evolve(options, receive_bytes=room),
         )
         self._node = node
-        self._open_socket = socket
         self._taken: deque[tuple[str, bytes]] = deque()
         self._receivers: deque[_Waiter] = deque()
         self._senders: dict[str, deque[_Waiter]] = {}
