@@ -9,7 +9,7 @@ from hypothesis.stateful import RuleBasedStateMachine, invariant, rule
 
 from exon.intervals import IntervalSet
 
-NUMBERS = st.integers(-3, 40)
+NUMBERS = st.integers(-2, 12)  # few, so that bounds meet
 RANGES = st.lists(st.tuples(NUMBERS, NUMBERS), max_size=12)
 
 
@@ -80,7 +80,7 @@ class Against(RuleBasedStateMachine):
         assert intervals.ranges == len(runs(self.numbers))
         assert len(intervals) == len(self.numbers)
         assert bool(intervals) == bool(self.numbers)
-        assert all((number in intervals) == (number in self.numbers) for number in range(-5, 43))
+        assert all((number in intervals) == (number in self.numbers) for number in range(-4, 15))
 
 
 TestAgainst = Against.TestCase

@@ -362,6 +362,12 @@ def test_impossible_tokens(s: int, r: int) -> None:
     assert receiver.delivered == []
 
 
+def test_without_a_record_too_an_incarnation_that_never_was_is_not_acknowledged() -> None:
+    receiver = Receiver(clock=7)
+    assert receiver.token(TokenFrame(0, 7, b"m")) is Verdict.IMPOSSIBLE
+    assert receiver.token(TokenFrame(0, 6, b"m")) is Verdict.DUPLICATE
+
+
 def test_an_incarnation_between_this_record_and_the_clock_was_another_peers() -> None:
     receiver = Receiver(clock=7)
     receiver.request(ReqSlots(10, 2, 10))
