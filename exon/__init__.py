@@ -1,6 +1,6 @@
 """Exon: messages between nodes over UDP, each delivered exactly once.
 
-:class:`Endpoint` is the blocking interface. :mod:`exon.protocol` is the same without I/O, :mod:`exon.simulation` a network
+:class:`Endpoint` is the blocking interface, :mod:`exon.protocol` the same without I/O, :mod:`exon.simulation` a network
 to test with.
 """
 

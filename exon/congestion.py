@@ -92,7 +92,9 @@ class DelayWindow:
 class Pacer:
     """Spreads datagrams over time; short bursts pass, because timers are coarse."""
 
-    _BURST = 0.002  # seconds worth of sending that may leave at once
+    _BURST_TIME = 0.002  # seconds worth of sending that may leave at once
+    _BURST_BYTES = 10 * BASE_DATAGRAM  # what may always (RFC 9002, section 7.7, allows an initial window)
+    _BURST_DATAGRAMS = 2  # however large they are
 
     def __init__(self) -> None:
         """Let the first datagram go at once."""
@@ -104,4 +106,5 @@ class Pacer:
 
     def sent(self, size: int, rate: float, now: float) -> None:
         """Account for one datagram."""
-        self._next = max(self._next, now - max(self._BURST, 64_000 / rate)) + size / rate
+        burst = max(self._BURST_TIME, max(self._BURST_BYTES, self._BURST_DATAGRAMS * size) / rate)
+        self._next = max(self._next, now - burst) + size / rate

@@ -118,6 +118,7 @@ class Endpoint:
         node = Node(
             node_id,
             epoch=secrets.randbelow(2**63 - 1) + 1,
+            secret=secrets.token_bytes(16),
             clock=self._clock_file.clock if self._clock_file is not None else None,
             options=attrs.evolve(options, receive_bytes=room),
         )

@@ -21,7 +21,8 @@ _MOST_OWED = 64  # incarnations to be acknowledged at a time
 _MOST_REPLIES = 16  # waiting to leave; more would only be repetitions
 _MOST_PROBE = 60.0
 _UNANSWERED = 2  # probes in a row after which the address is no longer believed
-_MAX_SLICED = 4  # tokens being put together from slices at a time
+_UNPROVEN_PROBES = 5
+_MAX_SLICED = 16  # tokens being put together from slices at a time
 CLOSE_PROBES = 5  # unanswered ones after which a closing node lets a record be
 
 
@@ -44,6 +45,11 @@ class Inbound:
         self.newest = 0  # the highest timestamp seen, to be echoed
         self.arrived = now
         self.heard = now  # when any datagram last came
+        self.proven = False  # whether it has shown to receive what we send
+        self.proof = 0  # the tag it gave us last
+        self.tagged: Address | None = None  # the address that our tag is for
+        self.tag = 0
+        self.old_tag = 0  # for the address it was at before
         self.replies: list[Frame] = []
         self.probes = 0  # asked in a row without being answered
         self.close_probes = 0
@@ -68,6 +74,11 @@ class Inbound:
         self.arrived = now
         self.address = source
         return True
+
+    def retag(self, address: Address, tag: int) -> None:
+        """What it has to show from now on; what it had to show before is good for what is still on the way."""
+        self.tagged = address
+        self.tag, self.old_tag = tag, self.tag
 
     def reply(self, frame: Frame) -> None:
         """Answer something, with the next datagram."""
@@ -169,10 +180,12 @@ class Inbound:
 
     # -- time --------------------------------------------------------------------------------------------------------
 
-    def probe_at(self, closing: bool) -> float:
+    def probe_at(self, closing: bool) -> float | None:
         """When to ask whether the record is still needed (Algorithm 1, lines 92-93)."""
         if self._ask_now:
             return 0.0
+        if not self.proven and self.probes >= _UNPROVEN_PROBES:
+            return None  # perhaps somebody forged its address: do not bother whoever is there
         if closing:
             return self._probed + self._options.max_ack_delay * 4 * 2.0 ** min(self.close_probes, CLOSE_PROBES)
         since = max(self.heard, self._probed)

@@ -53,6 +53,9 @@ class Options:
     max_records: int = field(default=100_000, validator=_whole)
     """Receive records held; a request that would make one more is dropped and counted."""
 
+    max_unproven: int = field(default=1024, validator=_whole)
+    """Receive records of nodes that have not yet shown to receive our answers; above that, they must do so first."""
+
     max_peer_epochs: int = field(default=4, validator=_whole)
     """Lives of one peer known at the same time (it restarts, and old datagrams still arrive)."""
 
@@ -68,8 +71,9 @@ class Options:
     probe_after: float = field(default=1.0, validator=_positive)
     """Seconds of silence after which a receiver asks whether its record is still needed; doubles up to a minute."""
 
-    forget_after: float = field(default=3600.0, validator=_positive)
-    """Seconds of silence after which a receiver gives up a record; late tokens are then answered with "unknown"."""
+    forget_after: float = field(default=7 * 86400.0, validator=_positive)
+    """Seconds of silence after which a receiver gives up a record; late tokens are then answered with "unknown". Long,
+    because a partition that lasts longer costs the certainty about what was under way."""
 
     unreachable_after: float = field(default=10.0, validator=_positive)
     """Seconds without an answer after which a peer is reported as unreachable and looked up again."""

@@ -173,9 +173,13 @@ class Outbound:
 
     def moved(self) -> None:
         """The path is a new one."""
-        self.mtu.reset()
+        self._distrust_path()
         self._ask_anew()
         self.recovery.timeouts = 0
+
+    def challenged(self) -> None:
+        """The peer wants to see that we hear it before it listens; now it does."""
+        self._ask_anew()
 
     def _ask_anew(self) -> None:
         self._asked_at = None
@@ -308,8 +312,14 @@ class Outbound:
         """Cut a token that was made for a path with larger datagrams."""
         size = self.mtu.size - self._overhead - _RIDE - _SLICE_HEADER
         total = len(token.payload)
+        offsets = list(range(0, total, size))
+        # Each try begins elsewhere: on a path that always loses the end of a burst, the tries together get all across.
+        count = len(offsets)
+        stride = count // 2 + 1 + (count % 4 == 2)  # has no factor in common with the count, so every place is one
+        start = token.tries * stride % count
+        token.tries += 1
         self._sliced = token
-        for offset in range(0, total, size):
+        for offset in offsets[start:] + offsets[:start]:
             chunk = token.payload[offset : offset + size]
             self._slices.append(encode_frame(Slice(token.s, token.r, offset, total, chunk)))
 
@@ -338,7 +348,11 @@ class Outbound:
         """After an acknowledgement: what was overtaken goes again."""
         self._resend(self.recovery.lost(now))
         if self.recovery.swallows_large(now):
-            self.mtu.reset()
+            self._distrust_path()
+
+    def _distrust_path(self) -> None:
+        self.mtu.reset()
+        self.recovery.congestion.datagram = self.mtu.size
 
     def wants_probe(self, now: float) -> None:
         """Look for a larger path MTU while there is a backlog."""

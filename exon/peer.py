@@ -45,18 +45,17 @@ class Peer:
 
     # -- lives -------------------------------------------------------------------------------------------------------
 
-    def inbound(self, epoch: int, source: Address, now: float) -> Inbound | None:
-        """What is known of one life of the peer; None when too many are known already."""
-        known = self.inbounds.get(epoch)
-        if known is not None:
-            return known
-        if len(self.inbounds) >= self._options.max_peer_epochs:
-            spare = [e for e in self.inbounds if self.receive_record(e) is None and e != self.epoch]
-            if not spare:
-                return None
-            del self.inbounds[spare[0]]
-        known = self.inbounds[epoch] = Inbound(epoch, source, self._options, now)
-        return known
+    def spare_life(self, proven: bool) -> Inbound | None:
+        """Which life to give up for another one, if any: rather one that proved nothing, or was not heard for long."""
+
+        def worth(inbound: Inbound) -> tuple[bool, bool, float]:
+            return self.receive_record(inbound.epoch) is not None, inbound.proven, inbound.heard
+
+        others = [inbound for inbound in self.inbounds.values() if inbound.epoch != self.epoch]
+        spare = min(others, key=worth, default=None)
+        if spare is None or proven or not spare.proven or self.receive_record(spare.epoch) is None:
+            return spare
+        return None
 
     def switch(self, epoch: int, now: float) -> bool:
         """The peer speaks from another life; whether it does so by turns, as two nodes with one id do."""

@@ -51,7 +51,8 @@ from exon.peer import Peer
 from exon.peers import AddressBook, check_id
 from exon.records import Records, Token, Verdict
 from exon.stats import Counters, NodeStats, PeerStats
-from exon.wire import CLOSING, Datagram, Header, Malformed, decode, encode, encode_frame, overhead
+from exon.tags import Tags
+from exon.wire import CLOSING, MAX_NUMBER, Datagram, Header, Malformed, decode, encode, encode_frame, overhead
 
 _MESSAGE_COST = 64  # bytes a buffered message is taken to cost beyond its own, so that empty ones count too
 _MOST_STRAYS = 256  # answers to nodes we keep no state for, waiting to leave
@@ -111,8 +112,16 @@ class Node:
     [Delivery(peer='a', messages=[b'hello'])]
     """
 
-    def __init__(self, node_id: str, *, epoch: int, clock: Clock | None = None, options: Options | None = None) -> None:
-        """``epoch`` names this life of the node: above 0, never used before, hard to guess (see docs/protocol.md)."""
+    def __init__(
+        self,
+        node_id: str,
+        *,
+        epoch: int,
+        secret: bytes = b"",
+        clock: Clock | None = None,
+        options: Options | None = None,
+    ) -> None:
+        """``epoch`` names this life of the node: above 0, never used before; ``secret``: see :mod:`exon.tags`."""
         if not 0 < epoch < 2**63:
             raise ValueError(f"an epoch is a number from 1 to 2**63 - 1, not {epoch}")
         self.id = check_id(node_id)
@@ -121,6 +130,8 @@ class Node:
         self.book = AddressBook()
         self.closing = False
         self._records = Records(clock if clock is not None else Clock(), max_slots=self.options.max_slots)
+        self._tags = Tags(secret)
+        self._unproven: set[tuple[str, int]] = set()  # receive records of lives that have proved nothing yet
         self._counters = Counters()
         self._peers: dict[str, Peer] = {}
         self._ready: dict[str, Peer] = {}  # may have something to send; a dict, because it is an ordered set
@@ -290,32 +301,65 @@ class Node:
             counters.dropped["destination"] += 1
         elif header.source == self.id:
             counters.dropped["own id"] += 1
-        elif header.destination_epoch == self.epoch:
-            self._receive_valid(decoded, source, now)
-        elif header.destination_epoch:
+        elif header.destination_epoch not in (0, self.epoch):
             counters.dropped["epoch"] += 1
             self._refuse(decoded, source, now)
+        elif self._is_proven(header, source):
+            self._receive_valid(decoded, source, now)
         else:
-            self._receive_first(decoded, source, now)
+            self._receive_unproven(decoded, source, now)
+
+    def _is_proven(self, header: Header, source: Address) -> bool:
+        """Whether its sender has received what we sent to it: at its address, or where it was before."""
+        proof = header.proof
+        if not proof or not header.destination_epoch:
+            return False
+        peer = self._peers.get(header.source)
+        if peer is not None:
+            if any(proof in (inbound.tag, inbound.old_tag) for inbound in peer.inbounds.values()):
+                return True
+            # The answer to a first request: sent to where we took the peer to be, before we knew its epoch.
+            if peer.address is not None and proof == self._tags.tag(peer.id, 0, peer.address):
+                return True
+        return proof == self._tags.tag(header.source, header.source_epoch, source)
 
     def _refuse(self, datagram: Datagram, source: Address, now: float) -> None:
         """Say that an earlier life is over. Never in answer to the same, or two nodes would go on for ever."""
         if not any(type(frame) is Refused for frame in datagram.frames):
             self._stray(datagram.header, source, Refused(datagram.header.destination_epoch), now)
 
-    def _receive_first(self, datagram: Datagram, source: Address, now: float) -> None:
-        """From a node that does not know our epoch: it may ask for slots and nothing else."""
+    def _receive_unproven(self, datagram: Datagram, source: Address, now: float) -> None:
+        """From anybody: it may ask for slots, as nodes do that talk to us for the first time. For anything else it
+        has to show first that it hears us, and gets a tag to show.
+        """
+        header = datagram.header
         for frame in datagram.frames:
-            if isinstance(frame, ReqSlots):
-                self._on_reqslots(datagram.header, frame, source, now)
-            else:
+            if not isinstance(frame, ReqSlots) or not self._on_first_request(header, frame, source, now):
                 self._counters.dropped["unproven"] += 1
+                self._stray(header, source, None, now)
+
+    def _on_first_request(self, header: Header, frame: ReqSlots, source: Address, now: float) -> bool:
+        """Grant slots to a node that may be anybody; False if it has to prove itself first."""
+        key = header.source, header.source_epoch
+        if key in self._records.receive:
+            if key not in self._unproven:
+                return False
+            self._peers[header.source].inbounds[header.source_epoch].hear(header.time, source, now)
+            frame = frame._replace(l=0)  # a claim must not waive what the true owner may still use
+        elif frame.n and len(self._unproven) >= self.options.max_unproven:
+            return False
+        self._on_reqslots(header, frame, source, now)
+        if key in self._records.receive:
+            self._unproven.add(key)
+        return True
 
     def _receive_valid(self, datagram: Datagram, source: Address, now: float) -> None:
         header = datagram.header
         peer = self._peers.get(header.source)
-        if peer is not None and not self._hear(peer, header, source, now):
-            return
+        if peer is not None:
+            self._hear(peer, header, source, now)
+            if not datagram.frames:
+                peer.outbound.challenged()
         newest = peer is not None and peer.inbounds[header.source_epoch].newest == header.time
         tokens = False
         for frame in datagram.frames:
@@ -356,19 +400,35 @@ class Node:
                     peer.outbound.mtu.probed(frame.size)
                     peer.outbound.recovery.congestion.datagram = peer.outbound.mtu.size
 
-    def _hear(self, peer: Peer, header: Header, source: Address, now: float) -> bool:
-        """Learn from a header; False when too many lives of the peer are about."""
-        inbound = peer.inbound(header.source_epoch, source, now)
+    def _life(self, peer: Peer, epoch: int, source: Address, proven: bool, now: float) -> Inbound | None:
+        """What is known of one life of a peer; None when too many are known, and none of them worth less."""
+        inbound = peer.inbounds.get(epoch)
         if inbound is None:
-            self._counters.dropped["too many epochs"] += 1
-            return False
+            if len(peer.inbounds) >= self.options.max_peer_epochs:
+                spare = peer.spare_life(proven)
+                if spare is None:
+                    self._counters.dropped["too many epochs"] += 1
+                    return None
+                self._evict(peer, spare)
+            inbound = peer.inbounds[epoch] = Inbound(epoch, source, self.options, now)
+        if proven and not inbound.proven:
+            inbound.proven = True
+            self._unproven.discard((peer.id, epoch))
+        return inbound
+
+    def _hear(self, peer: Peer, header: Header, source: Address, now: float) -> None:
+        """Learn from the header of a proven datagram."""
+        inbound = self._life(peer, header.source_epoch, source, True, now)
+        assert inbound is not None, "a proven life is worth any other"
         outbound = peer.outbound
         outbound.recovery.echoed(header.echo, header.delay, int(now * 1e6), now)
         peer.waiting_since = None if outbound.idle else now
         peer.reported = False
         peer.located()
         if not inbound.hear(header.time, source, now):
-            return True  # an old one: it may say something new, but not where the peer is
+            return  # an old one: it may say something new, but not where the peer is
+        inbound.proof = header.tag
+        self._tag(peer, inbound, source)
         if peer.epoch != header.source_epoch:
             both = (peer.address, source) if peer.address is not None else (source,)
             if peer.switch(header.source_epoch, now):
@@ -379,12 +439,20 @@ class Node:
                 self._events.append(PeerMoved(peer.id, peer.address, source))
             peer.address = source
             outbound.moved()
-        return True
+
+    def _tag(self, peer: Peer, inbound: Inbound, address: Address) -> int:
+        """The tag that one life of a peer is given with datagrams to ``address``."""
+        if address != inbound.tagged:
+            inbound.retag(address, self._tags.tag(peer.id, inbound.epoch, address))
+        return inbound.tag
 
     # -- frames ------------------------------------------------------------------------------------------------------
 
     def _on_reqslots(self, header: Header, frame: ReqSlots, source: Address, now: float) -> None:
         peer_id, epoch = header.source, header.source_epoch
+        if frame.l > frame.s or frame.s + frame.n > MAX_NUMBER:
+            self._counters.dropped["impossible request"] += 1
+            return
         peer = self._peers.get(peer_id)
         window = self.options.receive_bytes
         if frame.n and (peer_id, epoch) not in self._records.receive:
@@ -395,16 +463,15 @@ class Node:
                 self._counters.dropped["too many records"] += 1
                 return
             peer = peer if peer is not None else self._meet(peer_id, now)
-            if peer.inbound(epoch, source, now) is None:
-                self._counters.dropped["too many epochs"] += 1
+            if self._life(peer, epoch, source, False, now) is None:
+                self._stray(header, source, None, now)
                 return
         if peer is not None:
             window = peer.window
             inbound = peer.inbounds.get(epoch)
             if inbound is not None:
                 inbound.last_window = window
-                if not header.destination_epoch:
-                    inbound.hear(header.time, source, now)  # reachable there, though it moves nobody yet
+                inbound.proof = inbound.proof or header.tag
                 if not frame.n:
                     inbound.closed(frame.s)
         answer = self._records.on_reqslots(peer_id, epoch, frame, window)
@@ -439,6 +506,7 @@ class Node:
         if peer is None or frame.epoch == header.source_epoch:
             return
         peer.inbounds.pop(frame.epoch, None)
+        self._unproven.discard((peer.id, frame.epoch))
         record = peer.outbound.record
         bound = record is not None and record.epoch == frame.epoch
         tokens = self._records.on_refused(header.source, frame.epoch)
@@ -638,7 +706,9 @@ class Node:
         time = peer.last_time = max(peer.last_time + 1, int(now * 1e6))
         inbound = peer.inbounds.get(epoch)
         echo, delay = (inbound.newest, max(0, int((now - inbound.arrived) * 1e6))) if inbound is not None else (0, 0)
-        header = Header(self.id, peer.id, self.epoch, epoch, time, echo, delay)
+        tag = self._tag(peer, inbound, address) if inbound is not None else self._tags.tag(peer.id, epoch, address)
+        proof = inbound.proof if inbound is not None else 0
+        header = Header(self.id, peer.id, self.epoch, epoch, tag, proof, time, echo, delay)
         data = encode(header, frames, CLOSING if self.closing else 0, size)
         return self._count((address, data)), time
 
@@ -652,12 +722,18 @@ class Node:
         inbound.reply(frame)
         self._ready[peer.id] = peer
 
-    def _stray(self, header: Header, source: Address, frame: Frame, now: float) -> None:
-        """Answer somebody we keep no state for: once per datagram, or one datagram could ask for a thousand."""
-        if len(self._strays) >= _MOST_STRAYS or (self._strays and self._strays[-1][0] == header):
+    def _stray(self, header: Header, source: Address, frame: Frame | None, now: float) -> None:
+        """Answer somebody we keep no state for: once per datagram, or one datagram could ask for a thousand.
+
+        Without a frame the answer only carries a tag: an empty datagram is never answered with another.
+        """
+        if len(self._strays) >= _MOST_STRAYS or (self._strays and self._strays[-1][0] is header):
             return
-        answer = Header(self.id, header.source, self.epoch, header.source_epoch, max(1, int(now * 1e6)), header.time, 0)
-        self._strays.append((header, source, encode(answer, [encode_frame(frame)], CLOSING if self.closing else 0)))
+        tag = self._tags.tag(header.source, header.source_epoch, source)
+        time = max(1, int(now * 1e6))
+        answer = Header(self.id, header.source, self.epoch, header.source_epoch, tag, header.tag, time, header.time, 0)
+        frames = [] if frame is None else [encode_frame(frame)]
+        self._strays.append((header, source, encode(answer, frames, CLOSING if self.closing else 0)))
 
     # -- time --------------------------------------------------------------------------------------------------------
 
@@ -698,6 +774,7 @@ class Node:
     def _evict(self, peer: Peer, inbound: Inbound) -> None:
         """Give up one life of a peer, with whatever of it is half here."""
         del peer.inbounds[inbound.epoch]
+        self._unproven.discard((peer.id, inbound.epoch))
         if peer.receive_record(inbound.epoch) is not None:
             self._records.evict(peer.id, inbound.epoch)
             self._counters.evictions += 1

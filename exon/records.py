@@ -48,6 +48,7 @@ class Token:
     whole: object = None  # of a fragment: the message it is a part of
     flight: object = None  # recovery's note on the datagram that carried it last
     queued: bool = False  # waits to be retransmitted
+    tries: int = 0  # how often it left in slices
 
 
 @define(eq=False)

@@ -36,7 +36,7 @@ CLOSING = 0x01  # flag: the source is closing and would like to see its records 
 
 _PREFIX = struct.Struct(">2sBBHI")  # magic, version, flags, length of the body, CRC-32
 _PREFIX_BEFORE_CRC = struct.Struct(">2sBBH")
-_HEADER_FIELDS = 7
+_HEADER_FIELDS = 9
 MAX_NUMBER = 2**63 - 1
 MAX_ID = 255
 MAX_DATAGRAM = 65507  # the largest payload of a UDP datagram over IPv4
@@ -57,13 +57,16 @@ class Header(NamedTuple):
 
     ``time`` is the source's own clock in microseconds, strictly increasing towards one destination, so it names the
     datagram too; ``echo`` is the newest such time received from the destination, ``delay`` how long ago that was.
-    ``destination_epoch`` is 0 while the source does not know it.
+    ``destination_epoch`` is 0 while the source does not know it. ``tag`` is what the destination has to show as
+    ``proof`` in its answers, to show that it receives what is sent to its address (see :mod:`exon.tags`).
     """
 
     source: str
     destination: str
     source_epoch: int
     destination_epoch: int
+    tag: int
+    proof: int
     time: int
     echo: int
     delay: int
@@ -113,7 +116,8 @@ def encode_frame(frame: Frame) -> bytes:
 def encode(header: Header, frames: Iterable[bytes], flags: int = 0, size: int = 0) -> bytes:
     """A datagram of encoded frames, filled up with zeros to ``size`` bytes if that is more."""
     encoded = list(frames)
-    body = b"".join((_array(_HEADER_FIELDS + len(encoded)), *map(pack, header), *encoded))
+    # All fields of the header in one call; its own array marker gives way to that of the whole.
+    body = b"".join((_array(_HEADER_FIELDS + len(encoded)), pack(header)[1:], *encoded))
     padding = bytes(max(0, size - _PREFIX.size - len(body)))
     start = _PREFIX_BEFORE_CRC.pack(MAGIC, VERSION, flags, len(body))
     check = crc32(padding, crc32(body, crc32(start)))
@@ -123,7 +127,7 @@ def encode(header: Header, frames: Iterable[bytes], flags: int = 0, size: int = 
 def overhead(source: str, destination: str) -> int:
     """The most bytes that prefix and header can take between two nodes."""
     ids = len(source.encode()) + len(destination.encode()) + 4
-    return _PREFIX.size + 3 + ids + 5 * 9
+    return _PREFIX.size + 3 + ids + (_HEADER_FIELDS - 2) * 9
 
 
 def _array(length: int) -> bytes:

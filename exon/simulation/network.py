@@ -143,7 +143,8 @@ class Network:
             self._work(host)
 
     def _node(self, host_id: str, options: Options | None, clock: Clock) -> Node:
-        return Node(host_id, epoch=self.random.randrange(1, 2**63), clock=clock, options=options)
+        epoch = self.random.randrange(1, 2**63)
+        return Node(host_id, epoch=epoch, secret=epoch.to_bytes(8, "big"), clock=clock, options=options)
 
     def _address(self) -> Address:
         return (f"host-{next(self._next_address)}", 1)
@@ -235,10 +236,12 @@ class Network:
         """Whether every node that is here has forgotten every other, and nothing waits to be sent."""
         return all(
             not host.online
-            or not host.to_send
-            and not host.node.deliverable
-            and not (stats := host.node.stats()).peers
-            and not (stats.send_records or stats.receive_records)
+            or (
+                not host.to_send
+                and not host.node.deliverable
+                and not (stats := host.node.stats()).peers
+                and not (stats.send_records or stats.receive_records)
+            )
             for host in self.hosts.values()
         )
 

@@ -11,7 +11,7 @@ def describe(datagram: bytes) -> str:
 
     >>> from exon.wire import Header, encode, encode_frame
     >>> frames = [encode_frame(ReqSlots(0, 17, 0)), encode_frame(Ack(3, 4096, ((0, 4), (6, 7))))]
-    >>> describe(encode(Header("a", "b", 5, 0, 1000, 0, 0), frames))
+    >>> describe(encode(Header("a", "b", 5, 0, 7, 0, 1000, 0, 0), frames))
     'a/5 to b/?, time 1000: REQSLOTS s=0 n=17 l=0; ACK r=3 window=4096 0-3 6'
     """
     try:
