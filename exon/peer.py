@@ -104,6 +104,11 @@ class Peer:
         self._lookup_wait = _LOOKUP_FIRST
         self._lookup_at = None
 
+    def another_address(self, registered: Address | None) -> Address | None:
+        """Where else it may be: where it was registered, or where it was heard last, by turns."""
+        heard = self.inbounds[self.epoch].address if self.epoch in self.inbounds else None
+        return next((a for a in (registered, heard) if a is not None and a != self.address), None)
+
     @property
     def lost(self) -> bool:
         """Whether nobody knows where it is, or it has been silent for long."""

@@ -781,6 +781,9 @@ class Node:
 
     def _look_up(self, peer: Peer, now: float) -> None:
         if peer.lost and peer.wanted and peer.lookup_due(now):
+            elsewhere = peer.another_address(self.book.find(peer.id))
+            if elsewhere is not None:
+                self._go_to(peer, elsewhere)
             self._events.append(LookupWanted(peer.id))
 
     def _settle(self, peer: Peer, now: float) -> None:

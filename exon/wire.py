@@ -39,6 +39,7 @@ _PREFIX_BEFORE_CRC = struct.Struct(">2sBBH")
 _HEADER_FIELDS = 9
 MAX_NUMBER = 2**63 - 1
 MAX_ID = 255
+MAX_RANGES = 128  # in one acknowledgement
 MAX_DATAGRAM = 65507  # the largest payload of a UDP datagram over IPv4
 BASE_DATAGRAM = 1200  # every path is taken to carry this much (RFC 9000, section 14)
 
@@ -219,7 +220,7 @@ def _read_ack(raw: list[Any]) -> Frame:
     if len(raw) != 4 or not _are_numbers(raw[1:3]) or type(raw[3]) is not list or len(raw[3]) % 2:
         raise Malformed("frame")
     flat = raw[3]
-    if not _are_numbers(flat):
+    if len(flat) > 2 * MAX_RANGES or not _are_numbers(flat):
         raise Malformed("frame")
     ranges = tuple((start, start + length) for start, length in zip(flat[::2], flat[1::2], strict=True))
     return Ack(raw[1], raw[2], ranges)
