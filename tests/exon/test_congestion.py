@@ -176,14 +176,15 @@ def paced(pacer: Pacer, rate: float, size: int, start: float, datagrams: int) ->
 
 
 def test_the_first_datagrams_leave_at_once() -> None:
-    left = paced(Pacer(), rate=1e6, size=1000, start=5.0, datagrams=64)
-    assert left == [5.0] * 64
+    left = paced(Pacer(), rate=1e6, size=1000, start=5.0, datagrams=200)
+    assert left[:10] == [5.0] * 10
+    assert left[-1] > 5.1
 
 
 @given(st.floats(1e4, 1e9), st.integers(100, 65000), st.floats(0.0, 1000.0))
 def test_no_more_than_the_rate_and_a_burst(rate: float, size: int, start: float) -> None:
     left = paced(Pacer(), rate, size, start, 200)
-    burst = max(0.002 * rate, 64_000) + size
+    burst = max(0.002 * rate, 64_000, 2 * size) + size
     for count, when in enumerate(left):
         assert count * size <= (when - start) * rate * (1 + 1e-6) + burst + 1e-6 * rate
 

@@ -33,6 +33,6 @@ def test_every_kind_of_frame_is_listed_here_with_its_fields() -> None:
 @pytest.mark.parametrize("kind", [frames.ClosedFrame, frames.Refused, frames.Gone, frames.Probe, frames.Probed])
 def test_frames_that_are_equal_as_tuples_stay_apart_on_the_wire(kind: type) -> None:
     """``Gone(7) == Probe(7)`` in Python; the type is what tells them apart."""
-    header = Header("a", "b", 1, 0, 1, 0, 0)
+    header = Header("a", "b", 1, 0, 1, 0, 1, 0, 0)
     (frame,) = decode(encode(header, [encode_frame(kind(7))])).frames
     assert type(frame) is kind

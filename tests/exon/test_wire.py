@@ -41,7 +41,8 @@ from exon.wire import (
 
 REASONS = {"short", "magic", "version", "truncated", "checksum", "encoding", "header", "frame"}
 
-HEADER = Header("a", "b", 11, 22, 33, 44, 55)
+HEADER = Header("a", "b", 11, 22, 33, 44, 55, 66, 77)
+POSITIONS = range(2, len(HEADER))  # of the numbers
 
 # -- anything legal ---------------------------------------------------------------------------------------------------
 
@@ -49,7 +50,7 @@ NUMBERS = st.one_of(st.integers(0, MAX_NUMBER), st.sampled_from([0, 127, 128, 2*
 IDS = st.text(st.characters(exclude_categories=["Cs"]), min_size=1, max_size=MAX_ID).filter(
     lambda text: len(text.encode()) <= MAX_ID
 )
-HEADERS = st.builds(Header, IDS, IDS, st.integers(1, MAX_NUMBER), NUMBERS, NUMBERS, NUMBERS, NUMBERS)
+HEADERS = st.builds(Header, IDS, IDS, st.integers(1, MAX_NUMBER), *[NUMBERS] * 6)
 PAYLOADS = st.binary(min_size=1, max_size=300)
 
 
@@ -99,7 +100,7 @@ def test_overhead_is_never_exceeded(header: Header) -> None:
 def test_the_largest_header_takes_exactly_what_was_foreseen() -> None:
     """All numbers at their limit, ids of 255 bytes and more than 15 elements in the array."""
     longest = "x" * MAX_ID
-    header = Header(longest, longest, *[MAX_NUMBER] * 5)
+    header = Header(longest, longest, *[MAX_NUMBER] * 7)
     frames = [encode_frame(Gone(0))] * 9
     assert len(encode(header, frames)) - len(b"".join(frames)) == overhead(longest, longest)
 
@@ -188,8 +189,8 @@ def test_every_single_bit_is_covered_by_a_check() -> None:
         fields() + b"\x00",
         b"\xdd\xff\xff\xff\xff",
         b"\x91" * 60_000,
-        b"\x97\xa1\xff\xa1b" + bytes(5),  # not UTF-8
-        b"\x97\xa3\xed\xa0\x80\xa1b" + bytes(5),  # a surrogate in UTF-8's clothes
+        b"\x99\xa1\xff\xa1b" + bytes(7),  # not UTF-8
+        b"\x99\xa3\xed\xa0\x80\xa1b" + bytes(7),  # a surrogate in UTF-8's clothes
         b"\x81\x01\x02",
     ],
     ids=["empty", "unused", "cut", "more", "length", "nested", "utf8", "surrogate", "map key"],
@@ -202,7 +203,7 @@ def test_encoding(body: bytes) -> None:
     "header",
     [
         (),
-        HEADER[:6],
+        HEADER[:8],
         ("", *HEADER[1:]),
         ("a", "", *HEADER[2:]),
         (b"a", *HEADER[1:]),
@@ -217,7 +218,7 @@ def test_header(header: tuple[object, ...]) -> None:
     assert reason(raw(fields(header=header))) == "header"
 
 
-@pytest.mark.parametrize("position", range(2, 7))
+@pytest.mark.parametrize("position", POSITIONS)
 @pytest.mark.parametrize("value", [-1, 2**63, 2**64 - 1, 1.0, True, None, "1", b"1", [1]])
 def test_header_numbers(position: int, value: object) -> None:
     header = (*HEADER[:position], value, *HEADER[position + 1 :])
@@ -229,9 +230,9 @@ def test_a_body_that_is_no_array(body: object) -> None:
     assert reason(raw(msgpack.packb(body))) == "header"
 
 
-@pytest.mark.parametrize("position", range(2, 7))
+@pytest.mark.parametrize("position", POSITIONS)
 def test_header_limits(position: int) -> None:
-    header = Header("a", "b", *[MAX_NUMBER if at == position else 1 for at in range(2, 7)])
+    header = Header("a", "b", *[MAX_NUMBER if at == position else 1 for at in POSITIONS])
     assert decode(raw(fields(header=header))).header == header
 
 
@@ -295,6 +296,7 @@ def test_frame_numbers_up_to_the_limit(frame: list[Any]) -> None:
         [4, 1, 2, [3]],
         [4, 1, 2, [3, -1]],
         [4, 1, 2, [2**63, 0]],
+        [4, 1, 2, [0] * 258],
         [4, 1, 2, [[3, 4]]],
         [8, 1, 2, 0, 3, b""],
         [8, 1, 2, 1, 3, b"abc"],
@@ -319,6 +321,11 @@ def test_unknown_kinds_are_skipped_whatever_they_hold(kind: int) -> None:
 
 def test_anything_may_follow_the_body() -> None:
     assert decode(raw(fields([7, 1]), after=b"not zeros")).frames == [Gone(1)]
+
+
+def test_an_ack_has_up_to_128_ranges() -> None:
+    (ack,) = decode(raw(fields([4, 0, 0, [0] * 256]))).frames
+    assert ack == Ack(0, 0, ((0, 0),) * 128)
 
 
 def test_an_ack_range_may_be_empty_or_end_beyond_all_numbers() -> None:

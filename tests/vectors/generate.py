@@ -32,8 +32,8 @@ from exon.packing import Fragment
 from exon.wire import CLOSING, MAX_NUMBER, Header, encode, encode_frame
 
 HERE = Path(__file__).parent
-HEADER = Header("a", "b", 11, 22, 33, 44, 55)
-EXAMPLE = Header("alice", "bob", 1000, 70000, 2_000_000, 1_999_000, 250)
+HEADER = Header("a", "b", 11, 22, 33, 44, 55, 66, 77)
+EXAMPLE = Header("alice", "bob", 1000, 70000, 90, 2**40, 2_000_000, 1_999_000, 250)
 NAMES: dict[type, str] = {
     ReqSlots: "REQSLOTS",
     Slots: "SLOTS",
@@ -103,6 +103,7 @@ def frames() -> list[dict[str, Any]]:
         valid("ACK", HEADER, Ack(40, 4194304, ((5, 8), (9, 10)))),
         valid("ACK of nothing, about the window", HEADER, Ack(40, 0, ())),
         valid("ACK with the largest numbers", HEADER, Ack(top, top, ((top, 2 * top),))),
+        valid("ACK with the most ranges", HEADER, Ack(40, 0, tuple((2 * s, 2 * s + 1) for s in range(128)))),
         valid("CLOSED", HEADER, ClosedFrame(300)),
         valid("REFUSED", HEADER, Refused(22)),
         valid("GONE", HEADER, Gone(40)),
@@ -123,12 +124,16 @@ def headers() -> list[dict[str, Any]]:
     top = MAX_NUMBER
     return [
         valid("no frames", HEADER),
-        valid("destination epoch not known", HEADER._replace(destination_epoch=0, echo=0, delay=0), ReqSlots(0, 17, 0)),
+        valid(
+            "destination epoch not known",
+            HEADER._replace(destination_epoch=0, proof=0, echo=0, delay=0),
+            ReqSlots(0, 17, 0),
+        ),
         valid("closing", HEADER, Slots(21, 40, 0, 0), flags=CLOSING),
         valid("flags of the future", HEADER, Gone(1), flags=0xFE),
-        valid("the largest numbers", Header("a", "b", top, top, top, top, top)),
-        valid("widths of numbers", Header("a", "b", 127, 128, 255, 256, 65535)),
-        valid("more widths of numbers", Header("a", "b", 65536, 2**32 - 1, 2**32, 2**53, 2**53 + 1)),
+        valid("the largest numbers", Header("a", "b", top, top, top, top, top, top, top)),
+        valid("widths of numbers", Header("a", "b", 127, 128, 255, 256, 65535, 65536, 2**32 - 1)),
+        valid("more widths of numbers", Header("a", "b", 2**32, 2**53, 2**53 + 1, 2**62, 0, 1, 2)),
         valid("ids that are not ASCII", HEADER._replace(source="sensor-\u00b5", destination="\u4e2d\u5fc3")),
         valid("ids of 31 and 32 bytes", HEADER._replace(source="s" * 31, destination="d" * 32)),
         valid("ids of 255 bytes", HEADER._replace(source="s" * 255, destination="\u20ac" * 85)),
@@ -160,7 +165,7 @@ def tolerated() -> list[dict[str, Any]]:
 
 def _wide() -> bytes:
     """The body of ``HEADER`` and ``Gone(1)`` with every number as a 64-bit one and the array as a 32-bit one."""
-    body = b"\xdd\x00\x00\x00\x08\xd9\x01a\xd9\x01b"
+    body = b"\xdd\x00\x00\x00\x0a\xd9\x01a\xd9\x01b"
     body += b"".join(b"\xcf" + number.to_bytes(8, "big") for number in HEADER[2:])
     body += b"\xdc\x00\x02\xd3" + (7).to_bytes(8, "big") + b"\xcf" + (1).to_bytes(8, "big")
     start = struct.pack(">2sBBH", b"EX", 1, 0, len(body))
@@ -187,8 +192,8 @@ def malformed() -> list[dict[str, str]]:
         ("encoding", _body(b"\xdd\xff\xff\xff\xff")),
         ("encoding", _body(good[10:-1])),
         ("encoding", _body(good[10:] + b"\x00")),
-        ("encoding", _body(b"\x97\xa1\xff\xa1b\x01\x00\x00\x00\x00")),
-        ("header", _raw(*HEADER[:6])),
+        ("encoding", _body(b"\x99\xa1\xff\xa1b\x01" + bytes(6))),
+        ("header", _raw(*HEADER[:8])),
         ("header", _body(b"\x05")),
         ("header", _raw("", *HEADER[1:])),
         ("header", _raw("s" * 256, *HEADER[1:])),
@@ -209,6 +214,7 @@ def malformed() -> list[dict[str, str]]:
         ("frame", _raw(*HEADER, [4, 1, 1, [1]])),
         ("frame", _raw(*HEADER, [4, 1, 1, [1, -1]])),
         ("frame", _raw(*HEADER, [4, 1, 1, 1, 1])),
+        ("frame", _raw(*HEADER, [4, 1, 1, [0] * 258])),
         ("frame", _raw(*HEADER, [5, -1])),
         ("frame", _raw(*HEADER, [6])),
         ("frame", _raw(*HEADER, [7, 1, 1])),
