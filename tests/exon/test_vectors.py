@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from exon import packing, protocol
+from exon import packing
 from exon.packing import BadPacking, Fragment
 from exon.wire import Header, Malformed, decode, encode, encode_frame
 from tests.vectors import generate
@@ -101,8 +101,9 @@ def test_the_worked_example_is_what_the_encoder_writes() -> None:
 
 def test_the_specification_names_every_reason_and_every_frame() -> None:
     text = PROTOCOL.read_text(encoding="utf-8")
-    counted = re.findall(r'dropped\["([a-z ]+)"\]', Path(protocol.__file__).read_text(encoding="utf-8"))
+    sources = [path.read_text(encoding="utf-8") for path in Path(packing.__file__).parent.glob("*.py")]
+    counted = re.findall(r'dropped\["([a-z ]+)"\]', "".join(sources))
     reasons = {vector["reason"] for vector in load("malformed.json")} | set(counted)
-    assert len(reasons) > 8
+    assert "impossible token" in reasons
     assert [reason for reason in sorted(reasons) if f"| `{reason}` |" not in text] == []
     assert all(f"### {name}\n" in text for name in generate.KINDS)
