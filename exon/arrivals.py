@@ -1,0 +1,368 @@
+"""What arrives: from a datagram to the records, and from a token to the application.
+
+The order of trust is the order of the code: bytes become a datagram (:mod:`exon.wire`), its header says whether it is
+for this node and this life of it, its proof whether its sender receives our answers (:mod:`exon.tags`); only then may
+its frames touch a record, and only the record decides whether a token is delivered (:mod:`exon.records`).
+"""
+
+from __future__ import annotations
+
+from exon import packing
+from exon.addresses import Address
+from exon.events import DuplicateId, PeerMoved, PeerRestarted
+from exon.frames import (
+    Ack,
+    ClosedFrame,
+    Frame,
+    Gone,
+    Probe,
+    Probed,
+    Refused,
+    ReqSlots,
+    Slice,
+    Slots,
+    TokenFrame,
+)
+from exon.inbound import Inbound
+from exon.packing import BadPacking
+from exon.peer import Peer
+from exon.records import Token, Verdict
+from exon.state import MESSAGE_COST, Arrived, State
+from exon.wire import CLOSING, MAX_NUMBER, Datagram, Header, Malformed, decode
+
+
+class Arrivals:
+    """The receiving half of a node."""
+
+    def __init__(self, state: State) -> None:
+        """Work on ``state``."""
+        self._state = state
+
+    def receive(self, datagram: bytes, source: Address, now: float) -> None:
+        """Take a datagram. Whatever it is, nothing is raised: what cannot be right is counted and dropped."""
+        counters = self._state.counters
+        counters.datagrams_received += 1
+        counters.bytes_received += len(datagram)
+        try:
+            decoded = decode(datagram)
+        except Malformed as malformed:
+            counters.dropped[malformed.reason] += 1
+            return
+        header = decoded.header
+        if decoded.skipped:
+            counters.dropped["unknown frame"] += decoded.skipped
+        if header.destination != self._state.id:
+            counters.dropped["destination"] += 1
+        elif header.source == self._state.id:
+            counters.dropped["own id"] += 1
+        elif header.destination_epoch not in (0, self._state.epoch):
+            counters.dropped["epoch"] += 1
+            self._refuse(decoded, source, now)
+        elif self._is_proven(header, source):
+            self._receive_valid(decoded, source, now)
+        else:
+            self._receive_unproven(decoded, source, now)
+
+    def _is_proven(self, header: Header, source: Address) -> bool:
+        """Whether its sender has received what we sent to it: at its address, or where it was before."""
+        proof = header.proof
+        if not proof or not header.destination_epoch:
+            return False
+        peer = self._state.peers.get(header.source)
+        if peer is not None:
+            if any(proof in (inbound.tag, inbound.old_tag) for inbound in peer.inbounds.values()):
+                return True
+            # The answer to a first request: sent to where we took the peer to be, before we knew its epoch.
+            if peer.address is not None and proof == self._state.tags.tag(peer.id, 0, peer.address):
+                return True
+        return proof == self._state.tags.tag(header.source, header.source_epoch, source)
+
+    def _refuse(self, datagram: Datagram, source: Address, now: float) -> None:
+        """Say that an earlier life is over. Never in answer to the same, or two nodes would go on for ever."""
+        if not any(type(frame) is Refused for frame in datagram.frames):
+            self._state.stray(datagram.header, source, Refused(datagram.header.destination_epoch), now)
+
+    def _receive_unproven(self, datagram: Datagram, source: Address, now: float) -> None:
+        """From anybody: it may ask for slots, as nodes do that talk to us for the first time. For anything else it
+        has to show first that it hears us, and gets a tag to show.
+        """
+        header = datagram.header
+        for frame in datagram.frames:
+            if not isinstance(frame, ReqSlots) or not self._on_first_request(header, frame, source, now):
+                self._state.counters.dropped["unproven"] += 1
+                self._state.stray(header, source, None, now)
+
+    def _on_first_request(self, header: Header, frame: ReqSlots, source: Address, now: float) -> bool:
+        """Grant slots to a node that may be anybody; False if it has to prove itself first."""
+        key = header.source, header.source_epoch
+        if key in self._state.records.receive:
+            if key not in self._state.unproven:
+                return False
+            self._state.peers[header.source].inbounds[header.source_epoch].hear(header.time, source, now)
+            frame = frame._replace(l=0)  # a claim must not waive what the true owner may still use
+        elif frame.n and len(self._state.unproven) >= self._state.options.max_unproven:
+            return False
+        self._on_reqslots(header, frame, source, now)
+        if key in self._state.records.receive:
+            self._state.unproven.add(key)
+        return True
+
+    def _receive_valid(self, datagram: Datagram, source: Address, now: float) -> None:
+        header = datagram.header
+        peer = self._state.peers.get(header.source)
+        if peer is not None:
+            self._hear(peer, header, source, now)
+            if not datagram.frames:
+                peer.outbound.challenged()
+        newest = peer is not None and peer.inbounds[header.source_epoch].newest == header.time
+        tokens = False
+        for frame in datagram.frames:
+            if isinstance(frame, TokenFrame):
+                tokens = True
+                self._on_token(header, frame, source, now)
+            elif isinstance(frame, Ack):
+                self._on_ack(header, frame, newest, now)
+            elif isinstance(frame, Slots):
+                self._on_slots(header, frame, newest, source, bool(datagram.flags & CLOSING), now)
+            elif isinstance(frame, ReqSlots):
+                self._on_reqslots(header, frame, source, now)
+            else:
+                self._on_rare(header, frame, source, now)
+        peer = self._state.peers.get(header.source)
+        if peer is not None:
+            inbound = peer.inbounds.get(header.source_epoch)
+            if tokens and inbound is not None:
+                inbound.count_datagram(now)
+            peer.outbound.check_losses(now)
+            self._state.ready[peer.id] = peer
+
+    def _on_rare(self, header: Header, frame: Frame, source: Address, now: float) -> None:
+        match frame:
+            case ClosedFrame():
+                self._state.records.on_closed(header.source, header.source_epoch, frame)
+            case Refused():
+                self._on_refused(header, frame, now)
+            case Gone():
+                self._on_gone(header, frame, now)
+            case Slice():
+                self._on_slice(header, frame, source, now)
+            case Probe():
+                self._state.reply(header, Probed(frame.size), source, now)
+            case Probed():
+                peer = self._state.peers.get(header.source)
+                if peer is not None:
+                    peer.outbound.mtu.probed(frame.size)
+                    peer.outbound.recovery.congestion.datagram = peer.outbound.mtu.size
+
+    def _hear(self, peer: Peer, header: Header, source: Address, now: float) -> None:
+        """Learn from the header of a proven datagram."""
+        inbound = self._state.life(peer, header.source_epoch, source, True, now)
+        assert inbound is not None, "a proven life is worth any other"
+        outbound = peer.outbound
+        outbound.recovery.echoed(header.echo, header.delay, int(now * 1e6), now)
+        peer.waiting_since = None if outbound.idle else now
+        peer.reported = False
+        peer.located()
+        if not inbound.hear(header.time, source, now):
+            return  # an old one: it may say something new, but not where the peer is
+        inbound.proof = header.tag
+        self._state.tag(peer, inbound, source)
+        if peer.epoch != header.source_epoch:
+            both = (peer.address, source) if peer.address is not None else (source,)
+            if peer.switch(header.source_epoch, now):
+                self._state.events.append(DuplicateId(peer.id, both))
+        if peer.address != source:
+            if peer.address is not None:
+                self._state.counters.moves += 1
+                self._state.events.append(PeerMoved(peer.id, peer.address, source))
+            peer.address = source
+            outbound.moved()
+
+    # -- frames ------------------------------------------------------------------------------------------------------
+
+    def _on_reqslots(self, header: Header, frame: ReqSlots, source: Address, now: float) -> None:
+        peer_id, epoch = header.source, header.source_epoch
+        if frame.l > frame.s or frame.s + frame.n > MAX_NUMBER:
+            self._state.counters.dropped["impossible request"] += 1
+            return
+        peer = self._state.peers.get(peer_id)
+        window = self._state.options.receive_bytes
+        if frame.n and (peer_id, epoch) not in self._state.records.receive:
+            if self._state.closing:
+                self._state.counters.dropped["closing"] += 1
+                return
+            if len(self._state.records.receive) >= self._state.options.max_records:
+                self._state.counters.dropped["too many records"] += 1
+                return
+            peer = peer if peer is not None else self._state.meet(peer_id, now)
+            if self._state.life(peer, epoch, source, False, now) is None:
+                self._state.stray(header, source, None, now)
+                return
+        if peer is not None:
+            window = peer.window
+            inbound = peer.inbounds.get(epoch)
+            if inbound is not None:
+                inbound.last_window = window
+                inbound.proof = inbound.proof or header.tag
+                if not frame.n:
+                    inbound.closed(frame.s)
+        answer = self._state.records.on_reqslots(peer_id, epoch, frame, window)
+        self._state.reply(header, answer, source, now)
+
+    def _on_slots(self, header: Header, frame: Slots, newest: bool, source: Address, closing: bool, now: float) -> None:
+        answer = self._state.records.on_slots(header.source, header.source_epoch, frame)
+        peer = self._state.peers.get(header.source)
+        if peer is not None and peer.outbound.record is not None:
+            outbound = peer.outbound
+            if outbound.severed:
+                self._restarted(peer, [], True, now)
+            outbound.on_granted(frame.n, frame.window if newest else outbound.window, now)
+            if closing and outbound.idle:
+                outbound.hurry = True
+        if answer is not None:
+            self._state.reply(header, answer, source, now)
+
+    def _on_ack(self, header: Header, frame: Ack, newest: bool, now: float) -> None:
+        peer = self._state.peers.get(header.source)
+        if peer is None:
+            return
+        released = self._state.records.on_ack(header.source, header.source_epoch, frame.r, frame.ranges)
+        if released:
+            peer.outbound.on_acked(released, now)
+            peer.waiting_since = None if peer.outbound.idle else now
+        if newest:
+            peer.outbound.set_window(frame.window)
+
+    def _on_refused(self, header: Header, frame: Refused, now: float) -> None:
+        peer = self._state.peers.get(header.source)
+        if peer is None or frame.epoch == header.source_epoch:
+            return
+        peer.inbounds.pop(frame.epoch, None)
+        self._state.unproven.discard((peer.id, frame.epoch))
+        record = peer.outbound.record
+        bound = record is not None and record.epoch == frame.epoch
+        tokens = self._state.records.on_refused(header.source, frame.epoch)
+        if bound:
+            self._restarted(peer, tokens, True, now)
+            if peer.outbound.idle:
+                self._state.records.forget(peer.id)
+
+    def _on_gone(self, header: Header, frame: Gone, now: float) -> None:
+        peer = self._state.peers.get(header.source)
+        record = peer.outbound.record if peer is not None else None
+        if peer is None or record is None or record.epoch != header.source_epoch:
+            return
+        severed = record.rck == frame.r
+        tokens = self._state.records.on_gone(header.source, header.source_epoch, frame.r)
+        if tokens or severed:
+            self._restarted(peer, tokens, severed, now)
+
+    def _restarted(self, peer: Peer, tokens: list[Token], severed: bool, now: float) -> None:
+        unknown = peer.outbound.on_unknown(tokens, severed, now)
+        self._state.counters.messages_unknown += len(unknown)
+        if self._state.closing:
+            self._state.unknown_on_close += len(unknown)
+        peer.waiting_since = None if peer.outbound.idle else now
+        self._state.events.append(PeerRestarted(peer.id, tuple(unknown)))
+
+    def _on_slice(self, header: Header, frame: Slice, source: Address, now: float) -> None:
+        peer = self._state.peers.get(header.source)
+        inbound = peer.inbounds.get(header.source_epoch) if peer is not None else None
+        verdict = self._state.records.judge(header.source, header.source_epoch, frame.s, frame.r)
+        if verdict is not Verdict.DELIVER or inbound is None:
+            self._on_token(header, TokenFrame(frame.s, frame.r, b""), source, now)  # only its number matters
+            return
+        payload = inbound.join(frame)
+        if payload is not None:
+            self._on_token(header, TokenFrame(frame.s, frame.r, payload), source, now)
+
+    def _on_token(self, header: Header, frame: TokenFrame, source: Address, now: float) -> None:
+        peer_id, epoch = header.source, header.source_epoch
+        verdict = self._state.records.judge(peer_id, epoch, frame.s, frame.r)
+        peer = self._state.peers.get(peer_id)
+        inbound = peer.inbounds.get(epoch) if peer is not None else None
+        if verdict is Verdict.DELIVER:
+            assert peer is not None
+            assert inbound is not None
+            if not self._deliver(peer, inbound, frame, header, source, now):
+                inbound.owe_answer(0.0, now)
+                return
+            inbound.owe(frame.s, frame.r, self._ack_delay(peer), now)
+        elif verdict is Verdict.DUPLICATE:
+            self._state.counters.duplicates += 1
+            if inbound is not None:
+                inbound.owe(frame.s, frame.r, 0.0, now)
+            else:
+                self._state.stray(
+                    header, source, Ack(frame.r, self._state.options.receive_bytes, ((frame.s, frame.s + 1),)), now
+                )
+        elif verdict is Verdict.UNKNOWN:
+            self._state.reply(header, Gone(frame.r), source, now)
+        else:
+            self._state.counters.dropped["impossible token"] += 1
+
+    def _ack_delay(self, peer: Peer) -> float:
+        return min(self._state.options.max_ack_delay, peer.outbound.recovery.rtt.smoothed / 4)
+
+    # -- delivery: the handlers of payload kinds ---------------------------------------------------------------------
+
+    def _deliver(
+        self, peer: Peer, inbound: Inbound, frame: TokenFrame, header: Header, source: Address, now: float
+    ) -> bool:
+        """Use up the slot and put the payload where it belongs, or do neither."""
+        if not peer.has_room(len(frame.payload)):
+            self._state.counters.dropped["no room"] += 1
+            return False
+        handler = _HANDLERS.get(frame.payload[0])
+        try:
+            if handler is None:
+                raise BadPacking
+            return handler(self, peer, inbound, frame, header, source, now)
+        except BadPacking:
+            # No correct sender makes such a payload; keeping the slot would have it sent for ever.
+            self._state.counters.dropped["payload"] += 1
+            if frame.s in self._state.records.receive[peer.id, inbound.epoch].slots:
+                self._state.records.consume(peer.id, inbound.epoch, frame.s)
+            return True
+
+    def _deliver_messages(
+        self, peer: Peer, inbound: Inbound, frame: TokenFrame, _header: Header, _source: Address, _now: float
+    ) -> bool:
+        messages = packing.unpack(frame.payload)
+        self._state.records.consume(peer.id, inbound.epoch, frame.s)
+        self._put(peer, messages, len(frame.payload) + MESSAGE_COST * len(messages), 0)
+        return True
+
+    def _deliver_fragment(
+        self, peer: Peer, inbound: Inbound, frame: TokenFrame, header: Header, source: Address, now: float
+    ) -> bool:
+        fragment = packing.unpack_fragment(frame.payload)
+        if fragment.total > self._state.options.max_message:
+            self._state.counters.dropped["message too large"] += 1
+            raise BadPacking
+        if not inbound.begun(fragment.first):
+            if fragment.first < self._state.records.receive[peer.id, inbound.epoch].base:
+                # Its first fragments were taken by a record that was given up since, and are gone with it.
+                self._state.reply(header, Gone(frame.r), source, now)
+                return False
+            if not peer.can_assemble(fragment.total):
+                peer.full = True
+                self._state.counters.dropped["no room"] += 1
+                return False
+        self._state.records.consume(peer.id, inbound.epoch, frame.s)
+        message = inbound.assemble(frame.s, fragment)
+        if message is not None:
+            self._put(peer, [message], MESSAGE_COST, len(message))
+        return True
+
+    def _put(self, peer: Peer, messages: list[bytes], cost: int, large: int) -> None:
+        peer.buffered += cost
+        peer.large += large
+        self._state.counters.messages_delivered += len(messages)
+        self._state.inbox.append(Arrived(peer, peer.id, messages, cost, large))
+
+
+_HANDLERS = {
+    packing.DELIVER: Arrivals._deliver_messages,
+    packing.FRAGMENT: Arrivals._deliver_fragment,
+}
