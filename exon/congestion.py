@@ -20,6 +20,7 @@ _LEAST_DATAGRAMS = 4
 _MOST = 64 << 20
 _QUEUE_FLOOR = 0.002  # seconds: less is the scheduler's noise
 _OVERRUN = 0.4
+_EVIDENCE = 16  # datagrams: one of two lost says nothing
 
 
 class Congestion(Protocol):
@@ -65,7 +66,8 @@ class DelayWindow:
             self._acked = self._lost = self._most_in_flight = 0
 
     def _judge(self, rtt: Rtt) -> None:
-        overrun = self._lost > _OVERRUN * (self._acked + self._lost)
+        seen = self._acked + self._lost
+        overrun = seen >= _EVIDENCE * self.datagram and self._lost > _OVERRUN * seen
         queue = self._round_rtt - rtt.minimum > max(_QUEUE_FLOOR, rtt.minimum / 4)
         if overrun or queue:
             self._starting = False

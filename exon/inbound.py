@@ -128,8 +128,7 @@ class Inbound:
                 owed.add(start, stop)
         acks, self._acks = self._acks, {}
         for r, owed in acks.items():
-            # iter(): a set has the length of its numbers, not of its ranges, and tuple() would make room for them all.
-            yield Ack(r, window, tuple(iter(owed))[-_MOST_RANGES:])
+            yield Ack(r, window, tuple(owed)[-_MOST_RANGES:])
 
     # -- large messages ----------------------------------------------------------------------------------------------
 
@@ -173,7 +172,7 @@ class Inbound:
             sliced = self._sliced[key] = Sliced(frame.total, data=bytearray(frame.total))
         sliced.data[frame.offset : frame.offset + len(frame.chunk)] = frame.chunk
         sliced.here.add(frame.offset, frame.offset + len(frame.chunk))
-        if len(sliced.here) < frame.total:
+        if sliced.here.count < frame.total:
             return None
         del self._sliced[key]
         return bytes(sliced.data)

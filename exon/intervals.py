@@ -17,7 +17,7 @@ class IntervalSet:
     >>> slots = IntervalSet([(0, 10)])
     >>> slots.discard(4)
     True
-    >>> list(slots), 4 in slots, len(slots)
+    >>> list(slots), 4 in slots, slots.count
     ([(0, 4), (5, 10)], False, 9)
     """
 
@@ -98,6 +98,11 @@ class IntervalSet:
         self._stops.clear()
 
     @property
+    def count(self) -> int:
+        """How many numbers are in the set. Not ``__len__``: ``tuple()`` would reserve room for so many ranges."""
+        return sum(self._stops) - sum(self._starts)
+
+    @property
     def ranges(self) -> int:
         """How many ranges it takes to write the set down."""
         return len(self._starts)
@@ -108,16 +113,8 @@ class IntervalSet:
         return at >= 0 and number < self._stops[at]
 
     def __iter__(self) -> Iterator[tuple[int, int]]:
-        """The ranges, ascending.
-
-        Write ``tuple(iter(slots))`` where the set may be large: ``tuple(slots)`` first makes room for ``len(slots)``
-        items, and that counts numbers, not ranges.
-        """
+        """The ranges, ascending."""
         return zip(self._starts, self._stops, strict=True)
-
-    def __len__(self) -> int:
-        """How many numbers are in the set."""
-        return sum(self._stops) - sum(self._starts)
 
     def __bool__(self) -> bool:
         """Whether any number is in the set."""

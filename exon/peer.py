@@ -46,16 +46,19 @@ class Peer:
     # -- lives -------------------------------------------------------------------------------------------------------
 
     def spare_life(self, proven: bool) -> Inbound | None:
-        """Which life to give up for another one, if any: rather one that proved nothing, or was not heard for long."""
+        """Which life to give up for another one, if any: rather one that proved nothing, or was not heard for long.
+
+        For one that has proved nothing itself no record is given up: whoever forges requests could have them all.
+        """
 
         def worth(inbound: Inbound) -> tuple[bool, bool, float]:
             return self.receive_record(inbound.epoch) is not None, inbound.proven, inbound.heard
 
         others = [inbound for inbound in self.inbounds.values() if inbound.epoch != self.epoch]
         spare = min(others, key=worth, default=None)
-        if spare is None or proven or not spare.proven or self.receive_record(spare.epoch) is None:
-            return spare
-        return None
+        if spare is not None and not proven and self.receive_record(spare.epoch) is not None:
+            return None
+        return spare
 
     def switch(self, epoch: int, now: float) -> bool:
         """The peer speaks from another life; whether it does so by turns, as two nodes with one id do."""

@@ -159,7 +159,7 @@ class ReceiveRecord:
         # Correction 2: never below what the sender asks for, even when a stale request re-created this record
         # (line 56 starts at c.sck alone).
         start = max(self.sck, frame.s)
-        stop = min(frame.s + frame.n, start + max(0, most - len(self.slots)))
+        stop = min(frame.s + frame.n, start + max(0, most - self.slots.count))
         if stop > start:
             self.slots.add(start, stop)
             self.sck = stop

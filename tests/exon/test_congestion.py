@@ -200,3 +200,16 @@ def test_pausing_saves_up_no_more_than_one_burst() -> None:
     left = paced(pacer, 1e6, 1000, 100.0, 200)
     assert left.count(100.0) <= 66
     assert left[-1] > 100.1
+
+
+def test_random_loss_does_not_shrink_the_window_of_thin_traffic() -> None:
+    congestion, rtt, chance, now = DelayWindow(), Rtt(), random.Random(1), 0.0
+    start = congestion.window
+    for _ in range(1000):
+        now += 0.0201
+        rtt.sample(0.04, now)
+        if chance.random() < 0.2:
+            congestion.on_lost(BASE_DATAGRAM)
+        else:
+            congestion.on_acked(BASE_DATAGRAM, 2 * BASE_DATAGRAM, rtt, now)
+    assert congestion.window >= start

@@ -78,7 +78,7 @@ class Against(RuleBasedStateMachine):
         intervals = self.intervals
         assert list(intervals) == runs(self.numbers)  # sorted, disjoint, not touching, none empty
         assert intervals.ranges == len(runs(self.numbers))
-        assert len(intervals) == len(self.numbers)
+        assert intervals.count == len(self.numbers)
         assert bool(intervals) == bool(self.numbers)
         assert all((number in intervals) == (number in self.numbers) for number in range(-4, 15))
 
@@ -114,4 +114,4 @@ def test_a_range_of_any_length_is_one_range() -> None:
     intervals = IntervalSet([(0, 2**62)])
     assert intervals.discard(2**61)
     assert list(iter(intervals)) == [(0, 2**61), (2**61 + 1, 2**62)]
-    assert len(intervals) == 2**62 - 1
+    assert intervals.count == 2**62 - 1

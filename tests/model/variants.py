@@ -82,7 +82,7 @@ class _GrantsFromSck(ReceiveRecord):
         if not frame.n:
             return 0
         start = self.sck
-        stop = min(frame.s + frame.n, start + max(0, most - len(self.slots)))
+        stop = min(frame.s + frame.n, start + max(0, most - self.slots.count))
         if stop > start:
             self.slots.add(start, stop)
             self.sck = stop
