@@ -1,0 +1,194 @@
+"""The engine goes on, whatever happens to it."""
+
+from __future__ import annotations
+
+import socket
+from collections.abc import Iterator
+from contextlib import ExitStack
+from time import monotonic
+
+import pytest
+
+from exon import Closed, Endpoint, Options, PeerMoved, PeerUnreachable
+from exon.addresses import Address
+from exon.engine import Engine
+from exon.events import Event
+from exon.protocol import Node
+from exon.udp import UdpSocket
+from tests.exon.endpoints import PATIENCE, Opener, at, eventually, in_background, send_all, take
+
+
+@pytest.fixture
+def opened() -> Iterator[Opener]:
+    with Opener() as opener:
+        yield opener
+
+
+class Once:
+    """Raises at the first call and is the real thing from then on."""
+
+    def __init__(self, real: object) -> None:
+        self.calls = 0
+        self._real = real
+
+    def __call__(self, *arguments: object) -> object:
+        self.calls += 1
+        if self.calls == 1:
+            raise RuntimeError("a fault of our own")
+        assert callable(self._real)
+        return self._real(*arguments)
+
+
+def both_ways(a: Endpoint, b: Endpoint) -> None:
+    a.send("b", b"there", timeout=PATIENCE)
+    assert take(b, 1) == [b"there"]
+    b.send("a", b"and back", timeout=PATIENCE)
+    assert take(a, 1) == [b"and back"]
+
+
+@pytest.mark.parametrize("verb", ["receive", "expire", "datagrams", "deadline", "events"])
+def test_a_fault_of_the_protocol(opened: Opener, monkeypatch: pytest.MonkeyPatch, verb: str) -> None:
+    a, b = opened.pair()
+    faulty = Once(getattr(b._node, verb))
+    monkeypatch.setattr(b._node, verb, faulty)
+    both_ways(a, b)
+    assert faulty.calls > 1
+    assert b.stats().dropped["internal error"] == 1
+    both_ways(a, b)
+    assert b.stats().dropped["internal error"] == 1
+
+
+def test_a_fault_of_the_layer_above(opened: Opener, monkeypatch: pytest.MonkeyPatch) -> None:
+    a, b = opened.pair()
+    monkeypatch.setattr(b._engine, "_progress", Once(b._engine._progress))
+    received = in_background(b.recv)
+    eventually(lambda: b._receivers)
+    a.send("b", b"there")
+    assert received.result(PATIENCE) == ("a", b"there")
+    both_ways(a, b)
+    assert b.stats().dropped["internal error"] == 1
+
+
+def test_a_fault_while_the_sender_does_the_engines_work(opened: Opener, monkeypatch: pytest.MonkeyPatch) -> None:
+    a, b = opened.pair()
+    monkeypatch.setattr(a._engine, "_flush", Once(a._engine._flush))
+    a.send("b", b"there")  # accepted, so it does not raise
+    assert take(b, 1) == [b"there"]
+    assert a.stats().dropped["internal error"] == 1
+
+
+def test_a_fault_of_whoever_is_told(opened: Opener, monkeypatch: pytest.MonkeyPatch) -> None:
+    a, b = opened.pair()
+    both_ways(a, b)
+    monkeypatch.setattr(b._engine, "_tell", Once(b._engine._tell))
+    a.rebind("127.0.0.1:0")
+    both_ways(a, b)
+    assert b.stats().dropped["internal error"] == 1
+    before = a.address
+    a.rebind("127.0.0.1:0")
+    both_ways(a, b)
+    assert next(b.events(timeout=PATIENCE)) == PeerMoved("a", before, a.address)
+
+
+def test_a_datagram_that_makes_the_protocol_raise_takes_no_other_with_it(
+    opened: Opener, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    a, b = opened.pair()
+    receive = b._node.receive
+
+    def choke(datagram: bytes, source: Address, now: float) -> None:
+        if datagram == b"poison":
+            raise RuntimeError("a fault of our own")
+        receive(datagram, source, now)
+
+    monkeypatch.setattr(b._node, "receive", choke)
+    with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as stranger:
+        for _ in range(5):
+            stranger.sendto(b"poison", b.address)
+            both_ways(a, b)
+    assert b.stats().dropped["internal error"] == 5
+
+
+def test_rubbish_is_counted_by_its_reason(opened: Opener) -> None:
+    a, b = opened.pair()
+    with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as stranger:
+        for rubbish in (b"", b"x", bytes(100), b"EX" + bytes(100)):
+            stranger.sendto(rubbish, b.address)
+        both_ways(a, b)
+    dropped = b.stats().dropped
+    assert sum(dropped.values()) == 4
+    assert "internal error" not in dropped
+
+
+def test_a_deadline_years_away(opened: Opener) -> None:
+    a, b = opened.pair(idle_timeout=1e9, probe_after=1e9, forget_after=1e10)
+    both_ways(a, b)
+    eventually(lambda: a._engine._asleep and b._engine._asleep)
+    both_ways(a, b)
+    for endpoint in (a, b):
+        assert "internal error" not in endpoint.stats().dropped
+
+
+class FullSocket(UdpSocket):
+    """Takes one datagram of each batch while the kernel is said to be full."""
+
+    full = True
+
+    def send(self, datagrams: object) -> int:
+        assert isinstance(datagrams, (list, tuple))
+        return super().send(datagrams[:1] if self.full else datagrams)
+
+
+def test_a_full_kernel_is_waited_for(opened: Opener) -> None:
+    a, b = opened("a", socket=FullSocket), opened("b")
+    a.register("b", at(b))
+    messages = {b"%d " % number + bytes(1000) for number in range(300)}
+    sending = in_background(send_all, a, "b", messages)
+    assert set(take(b, 300)) == messages
+    sending.result(PATIENCE)
+    assert "internal error" not in a.stats().dropped
+
+
+# ── without an endpoint ──────────────────────────────────────────────────────────────────────────────────────────────
+
+
+def test_the_engine_says_what_came_and_what_happened() -> None:
+    events: list[Event] = []
+    received: list[tuple[str, bytes]] = []
+    nodes = [Node(name, epoch=number, options=Options(unreachable_after=0.02)) for number, name in ((1, "a"), (2, "b"))]
+    with ExitStack() as stack:
+
+        def take_all() -> None:
+            received.extend((peer, message) for peer, batch in nodes[1].deliveries() for message in batch)
+
+        silent = stack.enter_context(socket.socket(socket.AF_INET, socket.SOCK_DGRAM))
+        silent.bind(("127.0.0.1", 0))
+        a = Engine(nodes[0], UdpSocket("127.0.0.1:0"), lambda: None, events.append)
+        stack.callback(a.stop)
+        b = Engine(nodes[1], UdpSocket("127.0.0.1:0"), take_all, events.append)
+        stack.callback(b.stop)
+        with a.lock:
+            nodes[0].register("b", b.udp.address)
+            nodes[0].register("c", silent.getsockname())
+            assert nodes[0].send("b", b"hello", monotonic())
+            assert nodes[0].send("c", b"is anybody there?", monotonic())
+            a.wake()
+        eventually(lambda: received and any(isinstance(e, PeerUnreachable) and e.peer == "c" for e in events))
+    assert received == [("a", b"hello")]
+
+
+def test_stopping_twice_is_harmless(opened: Opener) -> None:
+    a = opened("a")
+    a.close(timeout=0)
+    assert a.close() is a.close()
+    with a._lock:
+        a._engine.wake()  # nobody is there to be woken
+
+
+def test_no_move_after_the_end(opened: Opener) -> None:
+    a = opened("a")
+    a.close(timeout=0)
+    late = UdpSocket("127.0.0.1:0")
+    with pytest.raises(Closed):
+        a._engine.rebind(late)
+    assert late.fileno() == -1
