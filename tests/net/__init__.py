@@ -1,0 +1,1 @@
+"""Real processes and real sockets: on loopback, and in network namespaces where the machine allows it."""
