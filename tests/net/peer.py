@@ -1,7 +1,8 @@
 """One endpoint in a process of its own: ``python -m tests.net.peer send|receive ...``; see :mod:`tests.net.processes`.
 
-It talks to the test in lines of JSON: where it is, then, at the end, what it saw. A receiver goes on until its standard
-input ends, so that a message that comes twice is counted however late it comes.
+It talks to the test in lines of JSON: where it is, how far it has come if asked with ``--mark``, and at the end what it
+saw. Each line of its standard input is an address to move to. A receiver goes on until its standard input ends, so that
+a message that comes twice is counted however late it comes.
 """
 
 from __future__ import annotations
@@ -49,14 +50,25 @@ def payload(number: int, size: int) -> bytes:
 
 
 def say(**facts: Any) -> None:
-    print(json.dumps(facts), flush=True)
+    sys.stdout.write(json.dumps(facts) + "\n")
+    sys.stdout.flush()
+
+
+def obey(endpoint: Endpoint, folder: Folder, role: str) -> None:
+    """Move where the test says."""
+    for line in sys.stdin:
+        endpoint.rebind(line.strip())
+        folder.publish(endpoint)
+    if role == "receive":
+        endpoint.close(timeout=10)
 
 
 class Mover:
-    """Rebinds an endpoint when the work has come so far."""
+    """Rebinds an endpoint, or says so, when the work has come so far."""
 
-    def __init__(self, endpoint: Endpoint, folder: Folder, binds: list[str], count: int) -> None:
+    def __init__(self, endpoint: Endpoint, folder: Folder, binds: list[str], count: int, mark: int) -> None:
         self.moved = 0
+        self._mark = mark
         self._endpoint = endpoint
         self._folder = folder
         self._binds = binds
@@ -64,6 +76,8 @@ class Mover:
         self._next = self._step
 
     def at(self, done: int) -> None:
+        if done == self._mark:
+            say(done=done)
         if self._binds and done >= self._next:
             self._next += self._step
             self._endpoint.rebind(self._binds.pop(0))
@@ -80,11 +94,6 @@ def send(endpoint: Endpoint, arguments: argparse.Namespace, mover: Mover) -> dic
 
 
 def receive(endpoint: Endpoint, arguments: argparse.Namespace, mover: Mover) -> dict[str, Any]:
-    def close_when_told() -> None:
-        sys.stdin.read()
-        endpoint.close(timeout=10)
-
-    Thread(target=close_when_told, daemon=True).start()
     seen: Counter[int] = Counter()
     damaged = 0
     for done, (_, message) in enumerate(endpoint, 1):
@@ -112,6 +121,8 @@ def parse() -> argparse.Namespace:
     parser.add_argument("--size", type=int, default=200)
     parser.add_argument("--loss", type=float, default=0.0)
     parser.add_argument("--seed", type=int, default=0)
+    parser.add_argument("--mark", type=int, default=-1, help="say when so many messages are done")
+    parser.add_argument("--ahead", type=int, default=65536, help="messages on the way at the most")
     return parser.parse_args()
 
 
@@ -122,12 +133,13 @@ def main() -> Iterator[dict[str, Any]]:
         arguments.id,
         bind=arguments.bind[0],
         discovery=folder,
-        options=Options(unreachable_after=0.5),
+        options=Options(unreachable_after=0.5, send_messages=arguments.ahead),
         socket=lossy(arguments.loss, seed=arguments.seed),
     )
     folder.publish(endpoint)
     yield {"at": format_address(endpoint.address)}
-    mover = Mover(endpoint, folder, arguments.bind[1:], arguments.count)
+    Thread(target=obey, args=(endpoint, folder, arguments.role), daemon=True).start()
+    mover = Mover(endpoint, folder, arguments.bind[1:], arguments.count, arguments.mark)
     result = (send if arguments.role == "send" else receive)(endpoint, arguments, mover)
     stats = endpoint.stats()
     yield {**result, "moved": mover.moved, "stats": {**stats.as_dict(), "peers": {}}}

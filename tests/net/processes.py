@@ -8,6 +8,7 @@ import sys
 from collections.abc import Sequence
 from contextlib import ExitStack
 from pathlib import Path
+from threading import Timer
 from typing import Any
 
 ROOT = Path(__file__).parents[2]
@@ -27,8 +28,12 @@ class Process:
             text=True,
         )
 
-    def started(self) -> dict[str, Any]:
-        """Its first line: where it is."""
+        # Whoever waits for a line from it then reads the end instead.
+        self._watchdog = Timer(PATIENCE, self._process.kill)
+        self._watchdog.start()
+
+    def said(self) -> dict[str, Any]:
+        """Its next line."""
         assert self._process.stdout is not None
         return self._facts(self._process.stdout.readline())
 
@@ -46,6 +51,7 @@ class Process:
 
     def end(self) -> None:
         """Kill it if it still runs."""
+        self._watchdog.cancel()
         if self._process.poll() is None:
             self._process.kill()
         self._process.communicate()
@@ -63,5 +69,5 @@ class Processes(ExitStack):
         """Start one and wait until it has its address."""
         process = Process([str(argument) for argument in arguments], prefix)
         self.callback(process.end)
-        process.started()
+        process.said()
         return process
