@@ -96,7 +96,7 @@ class Arrivals:
         """Grant slots to a node that may be anybody; False if it has to prove itself first."""
         key = header.source, header.source_epoch
         if key in self._state.records.receive:
-            if key not in self._state.unproven:
+            if key not in self._state.unproven or frame.s < self._state.records.receive[key].base:
                 return False
             self._state.peers[header.source].inbounds[header.source_epoch].hear(header.time, source, now)
             frame = frame._replace(l=0)  # a claim must not waive what the true owner may still use
@@ -105,6 +105,7 @@ class Arrivals:
         self._on_reqslots(header, frame, source, now)
         if key in self._state.records.receive:
             self._state.unproven.add(key)
+            self._state.peers[header.source].inbounds[header.source_epoch].doubtful = True
         return True
 
     def _receive_valid(self, datagram: Datagram, source: Address, now: float) -> None:
@@ -186,6 +187,7 @@ class Arrivals:
             self._state.counters.dropped["impossible request"] += 1
             return
         peer = self._state.peers.get(peer_id)
+        self._settle_doubt(peer, epoch, frame)
         window = self._state.options.receive_bytes
         if frame.n and (peer_id, epoch) not in self._state.records.receive:
             if self._state.closing:
@@ -208,6 +210,17 @@ class Arrivals:
                     inbound.closed(frame.s)
         answer = self._state.records.on_reqslots(peer_id, epoch, frame, window)
         self._state.reply(header, answer, source, now)
+
+    def _settle_doubt(self, peer: Peer | None, epoch: int, frame: ReqSlots) -> None:
+        """A record that somebody else asked for, in this peer's name, may begin where its true owner never will."""
+        inbound = peer.inbounds.get(epoch) if peer is not None else None
+        if peer is None or inbound is None or not (inbound.proven and inbound.doubtful):
+            return
+        inbound.doubtful = False
+        record = peer.receive_record(epoch)
+        if record is not None and frame.s < record.base:
+            self._state.records.evict(peer.id, epoch)
+            self._state.counters.evictions += 1
 
     def _on_slots(self, header: Header, frame: Slots, newest: bool, source: Address, closing: bool, now: float) -> None:
         answer = self._state.records.on_slots(header.source, header.source_epoch, frame)
@@ -287,6 +300,7 @@ class Arrivals:
             if not self._deliver(peer, inbound, frame, header, source, now):
                 inbound.owe_answer(0.0, now)
                 return
+            inbound.doubtful = False
             inbound.owe(frame.s, frame.r, self._ack_delay(peer), now)
         elif verdict is Verdict.DUPLICATE:
             self._state.counters.duplicates += 1

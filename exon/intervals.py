@@ -69,6 +69,11 @@ class IntervalSet:
         if starts and starts[0] < number:
             starts[0] = number
 
+    def join_lowest(self) -> None:
+        """Put in whatever is between the two lowest ranges, so that there is one range less to keep."""
+        if len(self._starts) > 1:
+            del self._starts[1], self._stops[0]
+
     def gaps(self, low: int, high: int, most: int) -> list[tuple[int, int]]:
         """The ranges of ``[low, high)`` that are *not* in the set: at most ``most``, the highest ones, ascending."""
         starts, stops = self._starts, self._stops

@@ -31,6 +31,8 @@ from exon.clock import Clock
 from exon.frames import ClosedFrame, ReqSlots, Slots
 from exon.intervals import IntervalSet
 
+MOST_EVICTED = 1024  # ranges of incarnations remembered as given up
+
 
 @define(eq=False)
 class Token:
@@ -185,7 +187,7 @@ class Records:
         self.receive: dict[tuple[str, int], ReceiveRecord] = {}
         self.max_slots = max_slots
         self.max_request = max_request
-        self.evicted_below = 0  # incarnations below this may have been given up with slots unused
+        self.evicted = IntervalSet()  # incarnations that were given up with slots unused
 
     # -- the sender's side ------------------------------------------------------------------------------------------
 
@@ -294,7 +296,7 @@ class Records:
             return Verdict.DELIVER if s in record.slots else Verdict.DUPLICATE
         # Correction 1, the receiver's half: an older record was only forgotten because each of its slots was
         # consumed or waived, so this token was delivered - unless records were given up with slots unused.
-        return Verdict.UNKNOWN if r < self.evicted_below else Verdict.DUPLICATE
+        return Verdict.UNKNOWN if r in self.evicted else Verdict.DUPLICATE
 
     def consume(self, peer: str, epoch: int, s: int) -> None:
         """Use up the slot of a token judged :attr:`Verdict.DELIVER` (line 79)."""
@@ -304,8 +306,10 @@ class Records:
     def evict(self, peer: str, epoch: int) -> None:
         """Give up a record with slots unused, for a peer that seems dead.
 
-        From now on a token of this or an earlier incarnation that meets no record may or may not have been delivered,
-        and is answered with "unknown" instead of an acknowledgement.
+        From now on nobody knows whether a token of this incarnation was delivered, and it is answered with "unknown"
+        instead of an acknowledgement. To remember very many of them, neighbours share their fate.
         """
         record = self.receive.pop((peer, epoch))
-        self.evicted_below = max(self.evicted_below, record.rck + 1)
+        self.evicted.add(record.rck, record.rck + 1)
+        if self.evicted.ranges > MOST_EVICTED:
+            self.evicted.join_lowest()

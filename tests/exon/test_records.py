@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 
 from exon.clock import Clock
 from exon.frames import ClosedFrame, ReqSlots, Slots, TokenFrame
-from exon.records import Records, SendRecord, Token, Verdict
+from exon.records import MOST_EVICTED, Records, SendRecord, Token, Verdict
 
 A, B = 101, 202  # the epochs of the nodes a and b
 MOST = 2**63 - 1
@@ -427,7 +427,7 @@ def test_a_token_of_an_evicted_record_has_an_unknown_fate() -> None:
     receiver.token(sent(done))
     receiver.records.evict("a", A)
     assert receiver.oblivious
-    assert receiver.records.evicted_below == 1
+    assert list(receiver.records.evicted) == [(0, 1)]
     assert [receiver.token(sent(token)) for token in (done, open_)] == [Verdict.UNKNOWN] * 2
     assert sender.on_gone("b", B, 0) == [done, open_]
     assert not record.tokens
@@ -440,7 +440,7 @@ def test_a_token_of_an_evicted_record_has_an_unknown_fate() -> None:
     assert receiver.delivered == [b"0", b"2"]
 
 
-def test_eviction_makes_every_older_token_without_a_record_unknown_and_no_younger_one() -> None:
+def test_eviction_leaves_the_tokens_of_other_records_alone() -> None:
     receiver = Receiver()
     receiver.request(ReqSlots(0, 1, 0))  # r = 0, consumed and forgotten by the rules
     receiver.token(TokenFrame(0, 0, b"m"))
@@ -449,10 +449,23 @@ def test_eviction_makes_every_older_token_without_a_record_unknown_and_no_younge
     receiver.request(ReqSlots(1, 1, 1))  # r = 2
     receiver.token(TokenFrame(1, 2, b"n"))
     receiver.records.on_reqslots("a", A, ReqSlots(2, 0, 2))
-    assert receiver.token(TokenFrame(0, 0, b"m")) is Verdict.DUPLICATE
     receiver.records.evict("c", 1)
-    assert receiver.token(TokenFrame(0, 0, b"m")) is Verdict.UNKNOWN
+    assert receiver.records.judge("c", 1, 0, 1) is Verdict.UNKNOWN
+    assert receiver.token(TokenFrame(0, 0, b"m")) is Verdict.DUPLICATE
     assert receiver.token(TokenFrame(1, 2, b"n")) is Verdict.DUPLICATE
+
+
+def test_what_was_evicted_takes_bounded_memory_and_is_never_acknowledged() -> None:
+    records = Records(Clock())
+    evicted = []
+    for number in range(2 * MOST_EVICTED + 10):
+        answer = records.on_reqslots("a", number, ReqSlots(0, 1, 0))
+        assert isinstance(answer, Slots)
+        if number % 2:
+            records.evict("a", number)
+            evicted.append((number, answer.r))
+    assert records.evicted.ranges <= MOST_EVICTED
+    assert {records.judge("a", epoch, 0, r) for epoch, r in evicted} == {Verdict.UNKNOWN}
 
 
 def test_gone_only_touches_its_own_incarnation_and_life() -> None:

@@ -111,7 +111,7 @@ class NodeState(NamedTuple):
     delivered: int  # of the peer's messages
     released: int  # of our own: acknowledged
     unknown: int  # of our own: reported as lost or delivered, nobody knows
-    evicted_below: int
+    evicted: tuple[tuple[int, int], ...]  # incarnations
     evictions: int
     ticks: int
 
@@ -121,7 +121,7 @@ class NodeState(NamedTuple):
         return self.send is None and self.receive is None
 
 
-START = NodeState(0, None, None, (), 0, 0, 0, 0, 0, 0, 0)
+START = NodeState(0, None, None, (), 0, 0, 0, 0, (), 0, 0)
 
 
 def own_incarnation(_record: SendRecord, token: Token) -> int:
@@ -176,7 +176,8 @@ class Node:
         self.records = records = variant.records(
             Clock(state.clock), max_slots=self.scenario.max_slots, max_request=self.scenario.max_request
         )
-        records.evicted_below = state.evicted_below
+        for start, stop in state.evicted:
+            records.evicted.add(start, stop)
         if state.send is not None:
             sck, env, rck, epoch, requested, closing, tokens = state.send
             record = variant.send_record(sck, env, rck, epoch, requested, closing)
@@ -216,7 +217,7 @@ class Node:
             self.delivered,
             self.released,
             self.unknown,
-            self.records.evicted_below,
+            tuple(self.records.evicted),
             self.evictions,
             self.ticks,
         )
