@@ -11,6 +11,8 @@ from attrs import frozen
 from exon.options import Options
 from exon.simulation.network import Network, Violation
 
+__all__ = ["SCENARIOS", "Scenario", "Violation", "check", "finish", "prepare", "run"]
+
 _ALL_DATAGRAMS = 65507
 
 
