@@ -1,0 +1,1 @@
+"""Measurements. Nothing here is a test: speed is reported, never asserted."""
