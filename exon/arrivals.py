@@ -96,7 +96,8 @@ class Arrivals:
         """Grant slots to a node that may be anybody; False if it has to prove itself first."""
         key = header.source, header.source_epoch
         if key in self._state.records.receive:
-            if key not in self._state.unproven or frame.s < self._state.records.receive[key].base:
+            # Only the same request again: slots elsewhere would leave a hole that the true owner takes for granted.
+            if key not in self._state.unproven or frame.s != self._state.records.receive[key].base:
                 return False
             self._state.peers[header.source].inbounds[header.source_epoch].hear(header.time, source, now)
             frame = frame._replace(l=0)  # a claim must not waive what the true owner may still use

@@ -353,6 +353,10 @@ class Outbound:
     def _distrust_path(self) -> None:
         self.mtu.reset()
         self.recovery.congestion.datagram = self.mtu.size
+        if self._sliced is not None:  # its slices may be too large now: cut it again
+            self._slices.clear()
+            self._resend([self._sliced])
+            self._sliced = None
 
     def wants_probe(self, now: float) -> None:
         """Look for a larger path MTU while there is a backlog."""
