@@ -114,6 +114,7 @@ class Arrivals:
         peer = self._state.peers.get(header.source)
         if peer is not None:
             self._hear(peer, header, source, now)
+            peer.outbound.peer_closes = bool(datagram.flags & CLOSING)
             if not datagram.frames:
                 peer.outbound.challenged()
         newest = peer is not None and peer.inbounds[header.source_epoch].newest == header.time
@@ -171,6 +172,9 @@ class Arrivals:
         self._state.tag(peer, inbound, source)
         if peer.epoch != header.source_epoch:
             both = (peer.address, source) if peer.address is not None else (source,)
+            self._state.records.on_new_life(peer.id, header.source_epoch)
+            if outbound.severed:
+                self._restarted(peer, [], True, now)
             if peer.switch(header.source_epoch, now):
                 self._state.events.append(DuplicateId(peer.id, both))
         if peer.address != source:
@@ -178,6 +182,7 @@ class Arrivals:
                 self._state.counters.moves += 1
                 self._state.events.append(PeerMoved(peer.id, peer.address, source))
             peer.address = source
+            self._state.book.learn(peer.id, source)
             outbound.moved()
 
     # -- frames ------------------------------------------------------------------------------------------------------
@@ -193,6 +198,7 @@ class Arrivals:
         if frame.n and (peer_id, epoch) not in self._state.records.receive:
             if self._state.closing:
                 self._state.counters.dropped["closing"] += 1
+                self._state.stray(header, source, None, now)  # the flag in it says why
                 return
             if len(self._state.records.receive) >= self._state.options.max_records:
                 self._state.counters.dropped["too many records"] += 1

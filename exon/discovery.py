@@ -12,9 +12,7 @@ from collections.abc import Callable, Mapping
 from threading import Lock, Thread
 from typing import Protocol
 
-import structlog
-
-log = structlog.get_logger("exon")
+from exon.log import log
 
 _THREADS = 4
 _WAITING = 1024  # look-ups that may queue; one more is dropped, and the protocol asks again

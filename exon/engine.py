@@ -24,16 +24,13 @@ from threading import Event as Flag
 from threading import Lock, Thread, get_ident
 from time import monotonic
 
-import structlog
-
 from exon.addresses import Address
 from exon.discovery import Discovery, Lookups
 from exon.errors import Closed
 from exon.events import Event, LookupWanted
+from exon.log import log
 from exon.protocol import Node
 from exon.udp import UdpSocket, resolve
-
-log = structlog.get_logger("exon")
 
 _TRAIN = 64  # datagrams handed to the kernel at a time
 _READS = 32  # system calls in a row that only receive, so that timers run under continuous traffic too
@@ -222,9 +219,10 @@ class Engine:
             self._count_error("event-handler-error", told=event)
 
     def _count_error(self, kind: str, **where: object) -> None:
-        """An exception that should not be: on record, and survived."""
+        """A fault of ours: count each, log the 1st, 2nd, 4th, ... only, because one fault may show a million times."""
         self.errors += 1
-        log.exception(kind, node=self.node.id, **where)
+        if not self.errors & (self.errors - 1):
+            log.exception(kind, node=self.node.id, count=self.errors, **where)
 
     def _sleep_time(self) -> float | None:
         self._asleep = True

@@ -23,7 +23,7 @@ from exon.wire import encode_frame
 _RIDE = 96  # bytes of a datagram kept free of payload, so that a request and an acknowledgement can ride along
 _TOKEN_HEADER = 1 + 1 + 9 + 9 + 5
 _SLICE_HEADER = _TOKEN_HEADER + 9 + 9
-_CLOSE_TRIES = 5
+_CLOSE_TRIES = 8  # at one loss in five each way, one close in three thousand stays unconfirmed
 _PROBE_BACKLOG = 4  # datagrams' worth of backlog that make a larger path MTU worth looking for
 
 
@@ -51,6 +51,7 @@ class Outbound:
         self.recovery = Recovery(options.max_backoff)
         self.window = 1 << 30  # what the peer has room for, once it has said so
         self.hurry = False  # close as soon as nothing is pending
+        self.peer_closes = False  # it said so, and grants no slots any more
         self.unconfirmed = False  # the last close was given up without an answer
         self._overhead = overhead
         self._options = options
@@ -66,6 +67,7 @@ class Outbound:
         self._tries = 0
         self._touched = 0.0  # when something last went well
         self._stuck_tries = 0  # in a row
+        self._announce = False  # ask for a slot whether it is needed or not, to be heard from where we are now
         self._force = False  # one token may go in spite of the windows, to see whether they still hold
 
     @property
@@ -109,6 +111,7 @@ class Outbound:
         """An answer to a request came, with so many slots; a receiver's probe looks like one without any."""
         record = self.record
         self.set_window(window)
+        self._announce = False
         if record is not None and not record.closing and not record.requested:
             self._ask_anew()
             if slots:  # a probe is no use of the half-connection, or two idle nodes would keep each other awake
@@ -177,6 +180,18 @@ class Outbound:
         self._ask_anew()
         self.recovery.timeouts = 0
 
+    def announce(self) -> None:
+        """We are somewhere else now: let the peer know, even if there is nothing to send."""
+        self._announce = True
+
+    @property
+    def hopeless(self) -> bool:
+        """Whether what is pending cannot be delivered, because both nodes are closing."""
+        record = self.record
+        if record is None or record.tokens or record.envelopes or self.idle:
+            return False
+        return self.peer_closes and self.hurry
+
     def challenged(self) -> None:
         """The peer wants to see that we hear it before it listens; now it does."""
         self._ask_anew()
@@ -213,6 +228,8 @@ class Outbound:
     def _shortage(self, record: SendRecord) -> int:
         """How many slots to ask for: none until the reserve falls below half, then enough to fill it up."""
         standby = self._standby
+        if self._announce:
+            return 1 + standby
         queued = -(-self._backlog // self.budget) + bool(self._queue)
         if record.envelopes >= queued and (record.envelopes >= standby // 2 or self.idle):
             return 0

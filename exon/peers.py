@@ -41,17 +41,29 @@ class AddressBook:
     def __init__(self) -> None:
         """Know nobody."""
         self._registered: dict[str, Address] = {}
+        self._moved: dict[str, Address] = {}  # where those of them were heard last who were heard elsewhere
 
     def register(self, node_id: str, address: Address) -> None:
         """Remember where a node is, replacing what was remembered."""
         self._registered[check_id(node_id)] = address
+        self._moved.pop(node_id, None)
 
     def unregister(self, node_id: str) -> None:
         """Forget what was registered; no error if nothing was."""
         self._registered.pop(node_id, None)
+        self._moved.pop(node_id, None)
+
+    def learn(self, node_id: str, address: Address) -> None:
+        """A node was heard elsewhere. Only of registered ones this is remembered, so that strangers fill no memory."""
+        if node_id in self._registered:
+            self._moved[node_id] = address
 
     def find(self, node_id: str) -> Address | None:
-        """Where a node is, as far as anyone said."""
+        """Where a node is, as far as anyone knows."""
+        return self._moved.get(node_id) or self._registered.get(node_id)
+
+    def registered(self, node_id: str) -> Address | None:
+        """Where a node is according to whoever registered it."""
         return self._registered.get(node_id)
 
     def __len__(self) -> int:

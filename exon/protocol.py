@@ -223,6 +223,7 @@ class Node:
         """This node has another address now: tell everyone it is talking with."""
         for peer in self._state.peers.values():
             peer.outbound.moved()
+            peer.outbound.announce()
             for inbound in peer.inbounds.values():
                 inbound.ask_now()
                 inbound.owe_answer(0.0, 0.0)
@@ -242,7 +243,7 @@ class Node:
     def closed(self) -> bool:
         """Whether a close is complete: all delivered, every record gone here and, as far as they say, there."""
         return self.closing and not any(
-            peer.outbound.record is not None
+            (peer.outbound.record is not None and not peer.outbound.hopeless)
             or any(peer.probe_at(inbound, closing=True) is not None for inbound in peer.inbounds.values())
             for peer in self._state.peers.values()
         )
@@ -257,7 +258,7 @@ class Node:
                 undelivered += outbound.unsent_messages
                 unknown += outbound.pending_messages - outbound.unsent_messages
                 where = "address unknown" if peer.address is None else f"no answer from {peer.address[0]}"
-                state = where if peer.lost else "still being delivered"
+                state = "it is closing too" if outbound.hopeless else where if peer.lost else "still being delivered"
                 peers[peer.id] = f"{outbound.pending_messages} not acknowledged, {state}"
             elif outbound.record is not None:
                 peers[peer.id] = "did not confirm the close"
@@ -310,7 +311,7 @@ class Node:
                 self._state.evict(peer, inbound)
         if peer.outbound.record is not None and peer.address is not None:
             peer.outbound.expire(now)
-            if self.closing and peer.outbound.unconfirmed:
+            if self.closing and peer.outbound.unconfirmed and not peer.outbound.peer_closes:
                 self._unconfirmed.add(peer.id)
         waiting = peer.waiting_since
         if waiting is not None and not peer.reported and now >= waiting + self.options.unreachable_after:
@@ -320,7 +321,7 @@ class Node:
 
     def _look_up(self, peer: Peer, now: float) -> None:
         if peer.lost and peer.wanted and peer.lookup_due(now):
-            elsewhere = peer.another_address(self._state.book.find(peer.id))
+            elsewhere = peer.another_address(self._state.book.registered(peer.id))
             if elsewhere is not None:
                 self._state.go_to(peer, elsewhere)
             self._state.events.append(LookupWanted(peer.id))

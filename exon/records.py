@@ -209,8 +209,9 @@ class Records:
         """Take a grant (lines 61-68); the answer tells a receiver that nobody needs its slots."""
         record = self.send.get(peer)
         if record is not None and not record.closing:
-            if record.accept(frame, epoch):
-                self.clock.cover(record.sck)
+            if frame.s == record.sck and frame.n <= record.requested:
+                self.clock.cover(frame.s + frame.n)  # before any of these numbers can be used
+            record.accept(frame, epoch)
             return None
         # Correction 3: skip the numbers the receiver holds slots for, or it can never let go of them (line 63
         # answers with the clock as it stands). It cannot hold more than we ever asked for in one go.
@@ -248,6 +249,15 @@ class Records:
         # Numbers stay used up; only the binding to the dead epoch goes.
         self.send[peer] = SendRecord(sck=record.sck, env=record.sck, closing=record.closing)
         return unknown
+
+    def on_new_life(self, peer: str, epoch: int) -> None:
+        """The peer speaks from another life: what was not sent to the old one is better sent to this one."""
+        record = self.send.get(peer)
+        if record is None or record.epoch in (None, epoch):
+            return
+        record.env = record.sck
+        if not record.tokens:
+            self.send[peer] = SendRecord(sck=record.sck, env=record.sck, closing=record.closing)
 
     def on_gone(self, peer: str, epoch: int, r: int) -> list[Token]:
         """Incarnation ``r`` was given up by the receiver: its tokens have an unknown fate, its envelopes are void."""
