@@ -26,13 +26,16 @@ EVENTS = POLLIN | POLLOUT | POLLERR | POLLHUP
 class WaitEntry:
     """Somebody who waits."""
 
-    __slots__ = ("events", "exclusive", "wake")
+    __slots__ = ("events", "exclusive", "unspent", "wake")
 
     def __init__(self, events: int, wake: Callable[[int], bool], *, exclusive: bool = False) -> None:
         """``wake(events)`` is told what happened, with the owner's lock held, and says whether it was of use."""
         self.events = events
         self.wake = wake
         self.exclusive = exclusive
+        # What an exclusive entry was told, took, and has done nothing about yet: others were not told because of it,
+        # so the next in line is when the entry is removed.
+        self.unspent = 0
 
 
 class WaitQueue:
@@ -62,6 +65,9 @@ class WaitQueue:
         if entry not in entries:
             return False
         del entries[entry]
+        if entry.unspent:
+            unspent, entry.unspent = entry.unspent, 0
+            self.pass_on(unspent)
         return True
 
     def wake(self, events: int, exclusive: int = 1) -> int:
@@ -69,17 +75,20 @@ class WaitQueue:
         for entry in list(self._shared):
             if entry.events & events:
                 entry.wake(events & entry.events)
+        return self.pass_on(events, exclusive) if self._exclusive and exclusive > 0 else 0
+
+    def pass_on(self, events: int, exclusive: int = 1) -> int:
+        """Tell up to ``exclusive`` exclusive entries what the shared ones know already; how many took it."""
         woken = 0
-        if self._exclusive and exclusive > 0:
-            for entry in list(self._exclusive):
-                if entry.events & events and entry in self._exclusive:
-                    # Served entries go to the end of the line; one that waits once removes itself.
-                    del self._exclusive[entry]
-                    self._exclusive[entry] = None
-                    if entry.wake(events & entry.events):
-                        woken += 1
-                        if woken == exclusive:
-                            break
+        for entry in list(self._exclusive):
+            if entry.events & events and entry in self._exclusive:
+                # Served entries go to the end of the line; one that waits once removes itself.
+                del self._exclusive[entry]
+                self._exclusive[entry] = None
+                if entry.wake(events & entry.events):
+                    woken += 1
+                    if woken == exclusive:
+                        break
         return woken
 
     def wake_all(self, events: int) -> None:

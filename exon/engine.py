@@ -17,19 +17,19 @@ from __future__ import annotations
 
 import os
 import select
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import suppress
 from itertools import islice
 from threading import Event as Flag
 from threading import Lock, Thread, get_ident
 from time import monotonic
+from typing import Protocol
 
 from exon.addresses import Address
 from exon.discovery import Discovery, Lookups
 from exon.errors import Closed
 from exon.events import Event, LookupWanted
 from exon.log import log
-from exon.protocol import Node
 from exon.udp import UdpSocket, resolve
 
 _TRAIN = 64  # datagrams handed to the kernel at a time
@@ -39,12 +39,45 @@ _LONGEST_SLEEP = 3600.0  # seconds; poll() refuses more than 24 days, and a dead
 _READABLE = select.POLLIN | select.POLLERR | select.POLLHUP
 
 
+class Driven(Protocol):
+    """What an engine drives: an Exon node, or anything that sits on one and has the same verbs."""
+
+    @property
+    def id(self) -> str:
+        """The node's name."""
+
+    def receive(self, datagram: bytes, source: Address, now: float) -> None:
+        """A datagram came."""
+
+    def datagrams(self, now: float) -> Iterator[tuple[Address, bytes]]:
+        """Everything that wants to leave now."""
+
+    def deadline(self) -> float | None:
+        """When to call :meth:`expire` at the latest."""
+
+    def expire(self, now: float) -> None:
+        """Time has passed."""
+
+    def events(self) -> Iterator[Event]:
+        """What happened."""
+
+    def located(self, peer_id: str, address: Address | None) -> None:
+        """The answer to a look-up."""
+
+    def moved(self) -> None:
+        """The node has another address now."""
+
+    @property
+    def closed(self) -> bool:
+        """Whether it was closed, and everything that takes is done."""
+
+
 class Engine:
     """One node, one socket, one thread. ``lock`` guards ``node``; hold it for every use of either."""
 
     def __init__(
         self,
-        node: Node,
+        node: Driven,
         udp: UdpSocket,
         progress: Callable[[], None],
         tell: Callable[[Event], None],

@@ -100,6 +100,19 @@ class Outbound:
         """How many of the pending messages were never, not even in part, put into a token."""
         return len(self._queue) + (self._cut is not None and not self._cut.done)
 
+    def unfinished(self) -> Iterator[tuple[bytes, bool]]:
+        """The pending messages, and whether any of each was ever put into a token."""
+        record = self.record
+        tokens = record.tokens.values() if record is not None else ()
+        whole = {id(token.whole): token.whole for token in tokens if isinstance(token.whole, Cut)}
+        if self._cut is not None:
+            whole[id(self._cut)] = self._cut
+        for token in tokens:
+            if token.whole is None:
+                yield from ((message, True) for message in packing.unpack(token.payload))
+        yield from ((cut.message, cut.done > 0) for cut in whole.values())
+        yield from ((message, False) for message in self._queue)
+
     @property
     def idle(self) -> bool:
         """Whether nothing waits to be sent or acknowledged."""

@@ -264,6 +264,11 @@ class Node:
                 peers[peer.id] = "did not confirm the close"
         return CloseReport(self.closed and not peers, undelivered, unknown, peers)
 
+    def unfinished(self) -> Iterator[tuple[bytes, bool]]:
+        """Every message that is accepted and not acknowledged, and whether any of it was ever sent."""
+        for peer in self._state.peers.values():
+            yield from peer.outbound.unfinished()
+
     # -- datagrams in ------------------------------------------------------------------------------------------------
 
     def receive(self, datagram: bytes, source: Address, now: float) -> None:

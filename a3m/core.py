@@ -1,0 +1,331 @@
+"""A node without I/O: sockets over an Exon node, driven by the same verbs as that.
+
+``receive``, ``datagrams``, ``deadline``, ``expire``, ``events``: the engine thread, an event loop and the simulated
+network all drive it in the same way. Whoever calls anything here, or on a socket, holds :attr:`Core.lock`.
+
+What sockets have to say waits here, per destination, until the transport has room: messages of the link protocol first,
+then runs of data. Both are bounded, the first by the number of links, the second by credits.
+"""
+
+from __future__ import annotations
+
+from collections import Counter, deque
+from collections.abc import Callable, Iterator
+from heapq import heappop, heappush
+from itertools import count
+from random import Random
+from threading import Lock
+from typing import TYPE_CHECKING, Any
+
+import msgpack
+
+import exon.events
+from a3m import messages
+from a3m.errors import BadIdentifier, Closed
+from a3m.events import Event
+from a3m.flow import Item
+from a3m.ids import RESERVED, SocketId, check_node, check_tag
+from a3m.link import Link
+from a3m.messages import DATA, ERROR, Malformed, Message, Reply
+from a3m.stats import NodeStats
+from exon.addresses import Address
+from exon.protocol import Node as Transport
+
+if TYPE_CHECKING:
+    from a3m.socket_core import SocketCore
+
+_RUN_BYTES = 60_000  # a run is about one large datagram; a larger message is a run of its own
+_RUN_MESSAGES = 4096
+_EVENTS = 1024
+
+
+class Core:
+    """The sockets of one node."""
+
+    def __init__(self, transport: Transport, *, random: Random, time: Callable[[], float]) -> None:
+        """Speak through ``transport``. ``time`` is asked when an application calls; the verbs are told."""
+        self._id = check_node(transport.id)
+        self.transport = transport
+        self.time = time
+        self.lock = Lock()
+        self.work: Callable[[], None] = lambda: None  # tells the driver that something wants to leave
+        self.sockets: dict[str, SocketCore] = {}
+        self.dropped: Counter[str] = Counter()
+        self.unknown = 0  # messages whose fate nobody knows
+        self.given_up = 0  # messages that never left before their link was ended by force
+        self.life = transport.epoch
+        self.closing = False
+        self._random = random
+        self._events: deque[Event] = deque(maxlen=_EVENTS)
+        self._lookups: deque[exon.events.LookupWanted] = deque()
+        self._incarnations = count(1)
+        self._outbox: dict[str, deque[bytes]] = {}
+        self._dirty: dict[Link, SocketCore] = {}
+        self._retries: list[tuple[float, int, SocketCore, Link]] = []
+        self._retry_order = count()
+        self.when_closed: Callable[[], None] | None = None  # called once when the transport has closed
+        self.watchers: list[Callable[[], None]] = []  # called once when an event happens
+
+    @property
+    def id(self) -> str:
+        """The node's name."""
+        return self._id
+
+    # -- sockets -----------------------------------------------------------------------------------------------------
+
+    def add(self, socket: SocketCore) -> None:
+        """Make a socket visible to others."""
+        tag = check_tag(socket.id.tag)
+        if self.closing:
+            raise Closed(f"node {self.id!r} is closed")
+        if tag.startswith(RESERVED):
+            raise BadIdentifier(f"tags that begin with {RESERVED!r} are reserved; {tag!r} needs another name")
+        if tag in self.sockets:
+            raise BadIdentifier(
+                f"there is a socket {tag!r} on node {self.id!r} already; close it first, or use another tag"
+            )
+        self.sockets[tag] = socket
+
+    def remove(self, socket: SocketCore) -> None:
+        """A socket is closed."""
+        if self.sockets.get(socket.id.tag) is socket:
+            del self.sockets[socket.id.tag]
+
+    # -- what sockets need -------------------------------------------------------------------------------------------
+
+    def next_incarnation(self) -> int:
+        """A number that no link of this life of the node ever had, whichever socket it belongs to."""
+        return next(self._incarnations)
+
+    def post(self, sender: SocketId, peer: SocketId, type_: int, mine: int, yours: int, body: tuple[Any, ...]) -> None:
+        """Send a message between sockets."""
+        data = messages.encode(Message(type_, peer.tag, sender.tag, mine, yours, body))
+        self._outbox.setdefault(peer.node, deque()).append(data)
+
+    def data_waits(self, socket: SocketCore, link: Link) -> None:
+        """A link has messages to send."""
+        self._dirty[link] = socket
+
+    def schedule(self, socket: SocketCore, link: Link) -> None:
+        """Ask again for a link, after a pause that grows with every try and is never quite the same."""
+        first, longest = socket.options.retry
+        pause = min(longest, first * 2.0 ** min(link.tries, 30)) * self._random.uniform(0.5, 1.0)
+        link.tries += 1
+        link.retry_at = self.time() + pause
+        heappush(self._retries, (link.retry_at, next(self._retry_order), socket, link))
+
+    def tell(self, kind: str, peer: str, link: SocketId | None, detail: str = "") -> None:
+        """Note an event."""
+        self._events.append(Event(kind, peer, link, detail, self.time()))
+        self.wake_watchers()
+
+    def wake_watchers(self) -> None:
+        """Let whoever waits for events look again."""
+        watchers, self.watchers = self.watchers, []
+        for wake in watchers:
+            wake()
+
+    def take_event(self) -> Event | None:
+        """The oldest event that nobody has taken."""
+        return self._events.popleft() if self._events else None
+
+    @property
+    def wants_to_send(self) -> bool:
+        """Whether :meth:`datagrams` may have something."""
+        return bool(self._outbox or self._dirty or self.transport.wants_to_send)
+
+    @property
+    def busy(self) -> bool:
+        """Whether something is on the way already to somebody there is more for."""
+        pending = self.transport.pending
+        return any(pending(peer) for peer in self._outbox) or any(pending(link.peer.node) for link in self._dirty)
+
+    # -- the verbs ---------------------------------------------------------------------------------------------------
+
+    def receive(self, datagram: bytes, source: Address, now: float) -> None:
+        """A datagram came."""
+        self.transport.receive(datagram, source, now)
+
+    def expire(self, now: float) -> None:
+        """Time has passed, or datagrams have come: do what is due."""
+        self.transport.expire(now)
+        self._take_in()
+        while self._retries and self._retries[0][0] <= now:
+            when, _, socket, link = heappop(self._retries)
+            if link.retry_at == when:
+                link.retry_at = None
+                socket.manager.retry(link)
+
+    def datagrams(self, now: float) -> Iterator[tuple[Address, bytes]]:
+        """Everything that wants to leave now."""
+        self._take_in()
+        self._hand_over(now)
+        yield from self.transport.datagrams(now)
+
+    def deadline(self) -> float | None:
+        """When :meth:`expire` must be called at the latest."""
+        due = self.transport.deadline()
+        while self._retries and self._retries[0][3].retry_at != self._retries[0][0]:
+            heappop(self._retries)
+        retry = self._retries[0][0] if self._retries else None
+        return min((when for when in (due, retry) if when is not None), default=None)
+
+    def events(self) -> Iterator[exon.events.Event]:
+        """For the driver: what only it can do."""
+        for event in self.transport.events():
+            self._on_transport_event(event)
+        while self._lookups:
+            yield self._lookups.popleft()
+
+    def located(self, peer_id: str, address: Address | None) -> None:
+        """The answer to a look-up."""
+        self.transport.located(peer_id, address)
+
+    def moved(self) -> None:
+        """This node is at another address now."""
+        self.transport.moved()
+
+    # -- ending ------------------------------------------------------------------------------------------------------
+
+    @property
+    def closed(self) -> bool:
+        """Whether the transport has closed, too."""
+        return self.transport.closed
+
+    def check_closed(self) -> None:
+        """Tell whoever waits for the end, if it has come."""
+        if self.when_closed is not None and self.closed:
+            done, self.when_closed = self.when_closed, None
+            done()
+
+    def hand_over_all(self, now: float) -> None:
+        """The last chance: what the transport does not take now is given up."""
+        self._hand_over(now)
+
+    def count_undelivered(self) -> tuple[int, int]:
+        """After a close: messages that never left, and messages whose fate is unknown."""
+        undelivered = self.given_up + sum(len(link.outgoing.queue) for link in self._dirty if link.outgoing is not None)
+        unknown = self.unknown
+        for data, sent in self.transport.unfinished():
+            number = _messages_in(data)
+            if sent:
+                unknown += number
+            else:
+                undelivered += number
+        return undelivered, unknown
+
+    def statistics(self) -> NodeStats:
+        """Everything in numbers."""
+        return NodeStats(
+            sockets={tag: socket.statistics() for tag, socket in self.sockets.items()},
+            unknown=self.unknown,
+            dropped=dict(self.dropped),
+            transport=self.transport.stats(),
+        )
+
+    # -- out ---------------------------------------------------------------------------------------------------------
+
+    def _hand_over(self, now: float) -> None:
+        """Give the transport as much as it takes."""
+        send = self.transport.send
+        for peer in list(self._outbox):
+            queue = self._outbox[peer]
+            while queue and (self.transport.closing or send(peer, queue[0], now)):
+                queue.popleft()
+            if not queue:
+                del self._outbox[peer]
+        for link in list(self._dirty):
+            if self._send_runs(self._dirty[link], link, now):
+                del self._dirty[link]
+
+    def _send_runs(self, socket: SocketCore, link: Link, now: float) -> bool:
+        """Send what a link has, in runs; False when the transport is full."""
+        outgoing = link.outgoing
+        assert outgoing is not None
+        while outgoing.queue:
+            node = link.peer.node
+            if node in self._outbox or self.transport.closing or not self.transport.has_room(node, _RUN_BYTES):
+                return self.transport.closing
+            first, run = outgoing.next_run(_run_length(outgoing.queue))
+            body = (DATA, link.peer.tag, socket.id.tag, link.mine, link.theirs, first, run)
+            if not self.transport.send(node, msgpack.packb(body), now):
+                return False
+            del outgoing.queue[: len(run)]
+        return True
+
+    # -- in ----------------------------------------------------------------------------------------------------------
+
+    def _take_in(self) -> None:
+        for peer, delivered in self.transport.deliveries():
+            for data in delivered:
+                self._dispatch(peer, data)
+
+    def _dispatch(self, peer: str, data: bytes) -> None:
+        try:
+            message = messages.decode(data)
+            sender = SocketId(peer, message.sender)
+            socket = self.sockets.get(message.to)
+            if socket is not None:
+                socket.on_arrival(sender, message)
+            elif _needs_answer(message):
+                self.dropped["no such socket"] += 1
+                self.post(SocketId(self.id, message.to), sender, ERROR, 0, message.mine, ())
+        except Malformed:
+            self.dropped["malformed message"] += 1
+
+    def _on_transport_event(self, event: exon.events.Event) -> None:
+        match event:
+            case exon.events.LookupWanted():
+                self._lookups.append(event)
+            case exon.events.PeerMoved():
+                self.tell("moved", event.peer, None, f"from {event.old} to {event.new}")
+            case exon.events.PeerUnreachable():
+                self.tell("unreachable", event.peer, None, f"silent for {event.seconds:.1f} s, still trying")
+            case exon.events.DuplicateId():
+                self.tell("duplicate-id", event.peer, None, f"two nodes use this id, at {event.addresses}")
+            case exon.events.PeerRestarted():
+                self._on_restart(event)
+
+    def _on_restart(self, event: exon.events.PeerRestarted) -> None:
+        """A peer lost its memory: its links are gone, and what was on the way may or may not have arrived."""
+        lost: Counter[tuple[str, str]] = Counter()
+        for data in event.unknown:
+            message = messages.decode(data)
+            lost[message.sender, message.to] += _messages_in(data)
+        self.unknown += sum(lost.values())
+        detail = "".join(f"; {number} messages from {tag} to {to} are unknown" for (tag, to), number in lost.items())
+        self.tell("restarted", event.peer, None, "its state is gone" + detail)
+        for socket in list(self.sockets.values()):
+            socket.peer_restarted(
+                event.peer, {to: number for (tag, to), number in lost.items() if tag == socket.id.tag}
+            )
+
+
+def _messages_in(data: bytes) -> int:
+    """How many messages of the application a message of ours carries."""
+    message = messages.decode(data)
+    return len(message.body[1]) if message.type == DATA else 0
+
+
+def _needs_answer(message: Message) -> bool:
+    """Whether the sender waits for somebody who is not there. Never for an error, or two nodes would echo for ever."""
+    if message.type == messages.LINKREPLY:
+        return bool(message.body) and message.body[0] == Reply.OK
+    if message.type == messages.UNLINK:
+        return len(message.body) == 2 and message.body[1] is False
+    return message.type in (messages.LINK, DATA)
+
+
+def _run_length(queue: list[Item]) -> int:
+    """How many messages make up the next run: about a datagram's worth."""
+    size = 0
+    for number, item in enumerate(queue):
+        size += len(item) + 5 if type(item) is bytes else 64 + sum(map(len, _body(item)))
+        if size > _RUN_BYTES or number == _RUN_MESSAGES:
+            return max(1, number)
+    return len(queue)
+
+
+def _body(item: Item) -> list[bytes]:
+    body = item[2] if item[0] is None else item
+    return [body] if type(body) is bytes else body

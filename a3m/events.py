@@ -1,0 +1,22 @@
+"""What happens to links and peers, for whoever wants to know."""
+
+from __future__ import annotations
+
+from attrs import frozen
+
+from a3m.ids import SocketId
+
+
+@frozen
+class Event:
+    """Something happened.
+
+    ``kind`` is one of ``linked unlinked refused moved restarted unreachable duplicate-id dropped``.
+    ``peer`` is the other node, ``link`` the other socket where one is concerned, ``at`` a monotonic time.
+    """
+
+    kind: str
+    peer: str
+    link: SocketId | None
+    detail: str
+    at: float

@@ -1,0 +1,100 @@
+"""Credits and order of one link (003, section 4.7): what may be sent, and what has come.
+
+The receiver hands out credits, one per message it has room for; a message uses one up, and taking it out of the queue
+gives it back, a batch at a time. Credits are only ever added to or taken from, never set, so it does not matter in
+which order the messages about them arrive; a sender whose credit was taken away while it was using it has a debt.
+
+At any moment: capacity = credits at the sender + messages on the way + queued + not yet given back.
+"""
+
+from __future__ import annotations
+
+from collections import deque
+from typing import Any
+
+from attrs import Factory, define
+
+Item = Any  # a message as it travels: bytes, a list of parts, or [None, route, either of these]
+
+
+@define(eq=False)
+class Outgoing:
+    """The sending side of a link."""
+
+    credits: int = 0
+    sent: int = 0  # messages accepted, and the number of the next one
+    queue: list[Item] = Factory(list)  # accepted, not yet handed to the transport
+
+    @property
+    def ready(self) -> bool:
+        """Whether another message may be accepted."""
+        return self.credits > 0
+
+    def push(self, item: Item) -> None:
+        """Accept a message."""
+        assert self.credits > 0, "a message without credit"
+        self.credits -= 1
+        self.sent += 1
+        self.queue.append(item)
+
+    def next_run(self, count: int) -> tuple[int, list[Item]]:
+        """The number of the next message to be handed over, and ``count`` messages from it on."""
+        return self.sent - len(self.queue), self.queue[:count]
+
+
+@define(eq=False)
+class Incoming:
+    """The receiving side of a link."""
+
+    capacity: int
+    batch: float  # the share of the capacity that is given back at once
+    ordered: bool
+    granted: int = 0  # credits ever given, taken ones subtracted
+    received: int = 0  # messages that arrived
+    goal: int | None = None  # messages that the peer ever sent, once it said so
+    queue: deque[Item] = Factory(deque)  # for the application, in order if that was promised
+    owed: int = 0  # taken by the application, not yet given back
+    _next: int = 0
+    _early: dict[int, list[Item]] = Factory(dict)  # runs that overtook others
+
+    def __attrs_post_init__(self) -> None:
+        """The metadata gave as many credits as there is capacity."""
+        self.granted = self.capacity
+
+    def accept(self, first: int, items: list[Item]) -> bool:
+        """Take in a run of messages; False if the peer had no right to send it."""
+        if self.received + len(items) > self.granted or (self.goal is not None and first + len(items) > self.goal):
+            return False
+        self.received += len(items)
+        if not self.ordered or first == self._next:
+            self._next = first + len(items)
+            self.queue.extend(items)
+            while self._early and (run := self._early.pop(self._next, None)) is not None:
+                self._next += len(run)
+                self.queue.extend(run)
+        elif first < self._next or first in self._early:
+            return False
+        else:
+            self._early[first] = items
+        return True
+
+    @property
+    def all_here(self) -> bool:
+        """Whether everything that the peer ever sent has arrived."""
+        return self.goal is not None and self.received >= self.goal
+
+    def taken(self, count: int = 1) -> int:
+        """The application took messages; the credits to give back now, often none."""
+        self.owed += count
+        if self.owed < max(1, int(self.capacity * self.batch)):
+            return 0
+        credits, self.owed = self.owed, 0
+        self.granted += credits
+        return credits
+
+    def resize(self, capacity: int) -> int:
+        """Have another capacity; the credits to give, or to take away."""
+        change = capacity - self.capacity
+        self.capacity = capacity
+        self.granted += change
+        return change

@@ -1,0 +1,73 @@
+"""One link, as one of its two ends sees it."""
+
+from __future__ import annotations
+
+from typing import Any, NamedTuple
+
+from attrs import Factory, define
+
+from a3m.flow import Incoming, Outgoing
+from a3m.ids import SocketId
+from a3m.link_machine import State
+from a3m.messages import Message, Metadata, Reply
+
+
+class LinkInfo(NamedTuple):
+    """An established link at one moment. ``since`` is a monotonic time."""
+
+    peer: SocketId
+    capacity: int
+    credits: int
+    queued: int
+    sent: int
+    received: int
+    since: float
+
+
+@define(eq=False)
+class Link:
+    """A conversation with one peer, and the wish for one."""
+
+    peer: SocketId
+    state: State = State.ABSENT
+    wanted: bool = False  # the application asked for it
+    relink: bool = False  # the application wants another one as soon as this one is over
+    mine: int = 0  # our incarnation, 0 while there is no conversation
+    theirs: int = 0  # the peer's, 0 while it is not known
+    told: bool = False  # the peer was told about us in this conversation
+    metadata: Metadata | None = None  # the peer's
+    reply: Reply | None = None  # the peer's, while it waits for the metadata
+    custom: Any = None  # what link() was told to say about us
+    capacity: int = 0  # what the peer was told it may send
+    tries: int = 0
+    retry_at: float | None = None
+    since: float = 0.0
+    outgoing: Outgoing | None = None  # while established or unlinking
+    incoming: Incoming | None = None
+    control_sent: int = 0
+    control_next: int = 0
+    control_early: dict[int, Message] = Factory(dict)  # control messages that overtook others
+
+    @property
+    def established(self) -> bool:
+        """Whether messages may be sent."""
+        return self.state is State.ESTABLISHED
+
+    @property
+    def can_send(self) -> bool:
+        """Whether a message may be sent now."""
+        return self.state is State.ESTABLISHED and self.outgoing is not None and self.outgoing.credits > 0
+
+    def info(self) -> LinkInfo:
+        """What the application sees."""
+        assert self.incoming is not None
+        assert self.outgoing is not None
+        return LinkInfo(
+            self.peer,
+            self.incoming.capacity,
+            self.outgoing.credits,
+            len(self.incoming.queue),
+            self.outgoing.sent,
+            self.incoming.received,
+            self.since,
+        )

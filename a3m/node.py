@@ -1,0 +1,332 @@
+"""A node for threads: an Exon node on a UDP socket, an engine thread, and sockets that wait by blocking."""
+
+from __future__ import annotations
+
+import secrets
+from collections.abc import Iterator, Mapping
+from random import Random
+from threading import Lock
+from time import monotonic
+from types import TracebackType
+from typing import Any, Self, TypeVar
+
+import attrs
+from attrs import frozen
+
+from a3m.core import Core
+from a3m.errors import Closed, NotSupported
+from a3m.events import Event
+from a3m.ids import check_node
+from a3m.patterns import (
+    DealerSocket,
+    PairSocket,
+    PubSocket,
+    PullSocket,
+    PushSocket,
+    RepSocket,
+    ReqSocket,
+    RouterSocket,
+    SubSocket,
+    XPubSocket,
+    XSubSocket,
+)
+from a3m.socket import Socket
+from a3m.stats import NodeStats
+from exon import Discovery, Options
+from exon.addresses import Address
+from exon.engine import Engine
+from exon.events import Event as TransportEvent
+from exon.protocol import Node as Transport
+from exon.udp import UdpSocket, resolve
+
+PATTERNS: tuple[type[Socket], ...] = (
+    PushSocket,
+    PullSocket,
+    ReqSocket,
+    RepSocket,
+    DealerSocket,
+    RouterSocket,
+    PubSocket,
+    SubSocket,
+    XPubSocket,
+    XSubSocket,
+    PairSocket,
+)
+
+_AnySocket = TypeVar("_AnySocket", bound=Socket)
+
+
+@frozen
+class CloseReport:
+    """How a close went.
+
+    ``undelivered`` messages never left. ``unknown`` ones did, and nobody said what became of them. ``peers`` says which
+    nodes were concerned, and how.
+    """
+
+    clean: bool
+    undelivered: int
+    unknown: int
+    peers: Mapping[str, str]
+
+
+class Node:
+    """Sockets with names, on one UDP port.
+
+    Args:
+        id: The node's name, 1 to 255 bytes of UTF-8 without a slash.
+        bind: ``"host:port"``, or ``":port"`` for all interfaces; port 0 takes any free one.
+        discovery: Asked for the addresses of nodes nobody registered: anything with ``lookup(id) -> "host:port"``.
+        store: A durable store; not supported yet.
+        options: Limits and time-outs of the transport.
+
+    >>> with Node("server", bind="127.0.0.1:0") as server, Node("client", bind="127.0.0.1:0") as client:
+    ...     client.register("server", f"127.0.0.1:{server.address[1]}")
+    ...     with server.rep("echo") as rep, client.req("asker") as req:
+    ...         req.link("server/echo")
+    ...         req.send(b"hello", timeout=5)
+    ...         rep.send(rep.recv(timeout=5))
+    ...         req.recv(timeout=5)
+    b'hello'
+    """
+
+    def __init__(
+        self,
+        id: str,
+        *,
+        bind: str = ":0",
+        discovery: Discovery | None = None,
+        store: None = None,
+        options: Options | None = None,
+    ) -> None:
+        """Running when constructed."""
+        check_node(id)
+        if store is not None:
+            raise NotSupported("durable nodes are not there yet; leave store out")
+        options = options if options is not None else Options()
+        udp = UdpSocket(bind)
+        room = min(options.receive_bytes, udp.receive_buffer // 2)
+        transport = Transport(
+            id,
+            epoch=secrets.randbelow(2**63 - 1) + 1,
+            secret=secrets.token_bytes(16),
+            options=attrs.evolve(options, receive_bytes=room),
+        )
+        self._core = Core(transport, random=Random(), time=monotonic)
+        self._patterns = {pattern.protocol: pattern for pattern in PATTERNS}
+        self._closing = Lock()
+        self._report: CloseReport | None = None
+        self._engine = Engine(self._core, udp, self._core.check_closed, self._ignore, discovery)
+        # The engine guards the core with a lock of its own; sockets use the same.
+        self._core.lock = self._engine.lock
+        self._core.work = self._work
+
+    def _work(self) -> None:
+        """Something wants to leave: do it here if nothing is on the way yet, else leave it to the engine."""
+        if self._core.wants_to_send:
+            if self._core.busy:
+                self._engine.wake()
+            else:
+                self._engine.run_now()
+
+    def _ignore(self, _: TransportEvent) -> None:
+        """The core has taken what it needs."""
+
+    @property
+    def id(self) -> str:
+        """The node's name."""
+        return self._core.id
+
+    @property
+    def address(self) -> Address:
+        """The local address, as (host, port)."""
+        return self._engine.udp.address
+
+    # -- sockets -----------------------------------------------------------------------------------------------------
+
+    def socket(self, pattern: str | type[_AnySocket], tag: str, **options: Any) -> Any:
+        """A socket of a pattern: one of :data:`a3m.PUSH` and so on, a registered name, or a class."""
+        if isinstance(pattern, str):
+            if pattern not in self._patterns:
+                known = ", ".join(sorted(self._patterns))
+                raise NotSupported(
+                    f"no pattern {pattern!r}; there are {known}. Make others known with register_pattern()"
+                )
+            cls: type[Socket] = self._patterns[pattern]
+        else:
+            cls = pattern
+        with self._core.lock:
+            return cls(self._core, tag, **options)
+
+    def register_pattern(self, pattern: type[Socket]) -> None:
+        """Make a pattern of one's own known by its ``protocol``."""
+        self._patterns[pattern.protocol] = pattern
+
+    def push(self, tag: str, **options: Any) -> PushSocket:
+        """A socket that hands out work."""
+        socket: PushSocket = self.socket(PushSocket, tag, **options)
+        return socket
+
+    def pull(self, tag: str, **options: Any) -> PullSocket:
+        """A socket that takes work."""
+        socket: PullSocket = self.socket(PullSocket, tag, **options)
+        return socket
+
+    def req(self, tag: str, **options: Any) -> ReqSocket:
+        """A socket that asks."""
+        socket: ReqSocket = self.socket(ReqSocket, tag, **options)
+        return socket
+
+    def rep(self, tag: str, **options: Any) -> RepSocket:
+        """A socket that answers."""
+        socket: RepSocket = self.socket(RepSocket, tag, **options)
+        return socket
+
+    def dealer(self, tag: str, **options: Any) -> DealerSocket:
+        """A socket that asks many questions at a time."""
+        socket: DealerSocket = self.socket(DealerSocket, tag, **options)
+        return socket
+
+    def router(self, tag: str, **options: Any) -> RouterSocket:
+        """A socket that answers in any order, or forwards."""
+        socket: RouterSocket = self.socket(RouterSocket, tag, **options)
+        return socket
+
+    def pub(self, tag: str, **options: Any) -> PubSocket:
+        """A socket that publishes."""
+        socket: PubSocket = self.socket(PubSocket, tag, **options)
+        return socket
+
+    def sub(self, tag: str, **options: Any) -> SubSocket:
+        """A socket that subscribes."""
+        socket: SubSocket = self.socket(SubSocket, tag, **options)
+        return socket
+
+    def xpub(self, tag: str, **options: Any) -> XPubSocket:
+        """A socket that publishes, and receives subscriptions."""
+        socket: XPubSocket = self.socket(XPubSocket, tag, **options)
+        return socket
+
+    def xsub(self, tag: str, **options: Any) -> XSubSocket:
+        """A socket that receives what is published, and sends subscriptions."""
+        socket: XSubSocket = self.socket(XSubSocket, tag, **options)
+        return socket
+
+    def pair(self, tag: str, **options: Any) -> PairSocket:
+        """A socket that talks to exactly one other."""
+        socket: PairSocket = self.socket(PairSocket, tag, **options)
+        return socket
+
+    # -- peers -------------------------------------------------------------------------------------------------------
+
+    def register(self, id: str, address: str) -> None:
+        """Say where another node is, as ``"host:port"``."""
+        check_node(id)
+        resolved = resolve(address, family=self._engine.udp.family)
+        with self._core.lock:
+            self._check_open()
+            self._core.transport.register(id, resolved)
+            self._engine.wake()
+
+    def unregister(self, id: str) -> None:
+        """Take a registration back."""
+        with self._core.lock:
+            self._core.transport.unregister(id)
+
+    def set_discovery(self, service: Discovery | None) -> None:
+        """Ask another discovery service from now on."""
+        self._engine.set_discovery(service)
+
+    def rebind(self, bind: str) -> None:
+        """Move to another local address while everything goes on, as a change of network does."""
+        with self._core.lock:
+            self._check_open()
+        self._engine.rebind(UdpSocket(bind))
+
+    # -- ending ------------------------------------------------------------------------------------------------------
+
+    def close(self, timeout: float | None = None) -> CloseReport:
+        """Close all sockets, deliver what was accepted, and stop.
+
+        Args:
+            timeout: Seconds after which to give up; None takes the option ``close_timeout``.
+
+        Returns:
+            Whether everything was delivered, and what was not. Closing again returns the same report.
+        """
+        core = self._core
+        deadline = monotonic() + (core.transport.options.close_timeout if timeout is None else timeout)
+        with self._closing:  # one thread closes, the others wait for its report
+            if self._report is not None:
+                return self._report
+            with core.lock:
+                core.closing = True
+                sockets = list(core.sockets.values())
+                for socket in sockets:
+                    socket.begin_close()
+            for socket in sockets:
+                assert isinstance(socket, Socket)
+                socket.close(timeout=max(0.0, deadline - monotonic()))
+            self._report = self._close_transport(deadline)
+            return self._report
+
+    def _close_transport(self, deadline: float) -> CloseReport:
+        core = self._core
+        with core.lock:
+            core.hand_over_all(monotonic())
+            core.transport.close()
+            self._engine.run_now()
+            done = Lock()
+            done.acquire()
+            core.when_closed = done.release
+            core.check_closed()
+        done.acquire(timeout=max(0.0, deadline - monotonic()))
+        with core.lock:
+            core.when_closed = None
+            report = core.transport.report()
+            undelivered, unknown = core.count_undelivered()
+            core.wake_watchers()
+        self._engine.stop()
+        clean = report.clean and not undelivered and not unknown
+        return CloseReport(clean, undelivered, unknown, dict(report.peers))
+
+    def _check_open(self) -> None:
+        if self._core.closing:
+            raise Closed(f"node {self.id!r} is closed")
+
+    def __enter__(self) -> Self:
+        """Itself."""
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        """Close; at once if an exception is on its way."""
+        self.close(timeout=None if kind is None else 0)
+
+    def __repr__(self) -> str:
+        """Who and where."""
+        return f"<a3m.Node {self.id!r} at {self.address[0]}:{self.address[1]}>"
+
+    # -- looking in --------------------------------------------------------------------------------------------------
+
+    def events(self, timeout: float | None = None) -> Iterator[Event]:
+        """What happens to links and peers, as it happens; ends after ``timeout`` seconds without an event."""
+        while True:
+            parked = Lock()
+            parked.acquire()
+            with self._core.lock:
+                event = self._core.take_event()
+                if event is None:
+                    if self._report is not None:
+                        return
+                    self._core.watchers.append(parked.release)
+            if event is not None:
+                yield event
+            elif not parked.acquire(timeout=-1 if timeout is None else max(0.0, timeout)):
+                return
+
+    def stats(self) -> NodeStats:
+        """The node, its sockets and its transport in numbers."""
+        with self._core.lock:
+            return self._core.statistics()

@@ -1,0 +1,109 @@
+"""DEALER and ROUTER: requests and replies without taking turns, for servers and proxies.
+
+A DEALER sends to its links in turn and receives from them in turn. A ROUTER receives each message with a *route*, the
+way back to where it came from, and sends along a route or to a socket by name. A route is opaque: it grows by one hop
+at every ROUTER that a request passes, and shrinks as the reply goes back. A message to somebody there is no link with
+raises :class:`~a3m.NoRoute`; nothing is ever dropped.
+
+Order is an option, off by default: replies to different requests need not wait for each other.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any, ClassVar, NamedTuple
+
+from a3m.errors import BadIdentifier, NoRoute
+from a3m.flow import Item
+from a3m.ids import SocketId
+from a3m.link import Link
+from a3m.payload import Payload, from_body, routed, split
+from a3m.socket import Socket
+from a3m.socket_core import WOULD_BLOCK
+from a3m.waiting import call
+from a3m.waitqueue import POLLOUT
+
+Route = tuple[str, ...]
+
+
+class Routed(NamedTuple):
+    """A message and the way back to its sender."""
+
+    route: Route
+    payload: Any
+
+
+class DealerSocket(Socket):
+    """Sends to one link after the other, receives from one after the other."""
+
+    protocol = "DEALER"
+    compatible = frozenset({"REP", "ROUTER", "DEALER"})
+    defaults: ClassVar[Mapping[str, Any]] = {"ordered": False}
+
+
+class RouterSocket(Socket):
+    """Receives with a route, sends along one."""
+
+    protocol = "ROUTER"
+    compatible = frozenset({"REQ", "DEALER", "ROUTER"})
+    defaults: ClassVar[Mapping[str, Any]] = {"ordered": False}
+
+    def send(
+        self,
+        payload: Payload,
+        *,
+        to: str | SocketId | Sequence[str] = (),
+        timeout: float | None = None,
+        require_link: bool = False,
+    ) -> None:
+        """Send to a socket by name, or along the route that came with a message.
+
+        Raises:
+            NoRoute: There is no link with the socket it would have to go to; the message was not sent.
+        """
+        item = self.prepare(payload, to=to)
+        call(self, POLLOUT, lambda: self.try_send(item), timeout, require_link)
+
+    def prepare(self, payload: Payload, *, to: str | SocketId | Sequence[str] = ()) -> Item:
+        """The message with the hops it has to go, the next one last."""
+        if isinstance(to, (str, SocketId)):
+            to = (str(SocketId.parse(to)),)
+        if not to or not all(isinstance(hop, str) for hop in to):
+            raise BadIdentifier(
+                "say to whom: send(payload, to='node/tag'), or to the route of a message that was received"
+            )
+        return routed(to, super().prepare(payload))
+
+    def next_hop(self, item: Item) -> tuple[Link, Item]:
+        """The link that the message goes over, and the message for whoever is there."""
+        route, body = split(item)
+        peer = SocketId.parse(route[-1])
+        link = self._links.get(peer)
+        if link is None or not link.established:
+            raise NoRoute(f"{self.id} has no link with {peer}; the message was not sent")
+        return link, routed(route[:-1], body)
+
+    def try_send(self, item: Item) -> Any:
+        """Send to the last hop of the route, with the rest of it."""
+        link, rest = self.next_hop(item)
+        if not link.can_send:
+            return WOULD_BLOCK
+        self.push(link, rest)
+        return None
+
+    def try_take(self) -> Any:
+        """The next message with its sender added to the route."""
+        taken = self.take()
+        if taken is WOULD_BLOCK:
+            return WOULD_BLOCK
+        link, item = taken
+        route, body = split(item)
+        return routed((*route, str(link.peer)), body)
+
+    def try_receive(self) -> Any:
+        """The next message as :class:`Routed`."""
+        item = self.try_take()
+        if item is WOULD_BLOCK:
+            return WOULD_BLOCK
+        route, body = split(item)
+        return Routed(route, from_body(body))

@@ -1,0 +1,218 @@
+"""PUB and SUB, XPUB and XSUB: each message to everybody who wants its topic, and nobody misses one.
+
+Subscriptions are prefixes of topics, kept by the publisher in a trie. A message goes to all matching subscribers or, as
+long as one of them has no room, to none: the slowest sets the pace. A credit is reserved at every one of them before
+anything is sent. One copy for each subscriber, however many of its prefixes match. First in, first out on each link.
+
+A publisher without a matching subscriber sends nothing and says so (0). A subscription takes effect when it arrives:
+what was published before is not sent. XPUB receives the subscriptions that change what it needs, XSUB sends them on:
+a proxy of the two forwards what somebody behind it wants, and nothing else.
+"""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Iterable, Sequence
+from typing import Any, NamedTuple
+
+from a3m.errors import BadIdentifier, BadPayload, NotSupported
+from a3m.flow import Item
+from a3m.ids import SocketId
+from a3m.link import Link
+from a3m.messages import FIRST_CONTROL, Malformed
+from a3m.payload import Payload, from_body
+from a3m.socket import Socket
+from a3m.socket_core import WOULD_BLOCK
+from a3m.trie import SubscriptionTrie
+from a3m.waiting import call
+from a3m.waitqueue import POLLIN, POLLOUT
+
+SUBSCRIBE = FIRST_CONTROL  # [add, [prefix, ...]]
+_MOST_TOPIC = 64 * 1024
+
+
+class Published(NamedTuple):
+    """A message and its topic."""
+
+    topic: str
+    payload: Any
+
+
+class Subscription(NamedTuple):
+    """Somebody wants, or no longer wants, topics with these prefixes."""
+
+    topics: tuple[str, ...]
+    subscribe: bool
+    peer: SocketId | None = None
+
+
+def topic_bytes(topic: str) -> bytes:
+    """A topic as it is matched."""
+    if not isinstance(topic, str):
+        raise BadIdentifier(f"a topic is text (str), not {type(topic).__name__}")
+    try:
+        encoded = topic.encode()
+    except UnicodeEncodeError:
+        raise BadIdentifier(f"topic {topic[:40]!r} cannot be written as UTF-8") from None
+    if len(encoded) > _MOST_TOPIC:
+        raise BadIdentifier(f"a topic has at most {_MOST_TOPIC} bytes of UTF-8, this one has {len(encoded)}")
+    return encoded
+
+
+class XPubSocket(Socket):
+    """Publishes, and receives subscriptions."""
+
+    protocol = "XPUB"
+    compatible = frozenset({"SUB", "XSUB"})
+
+    def __init__(self, *args: Any, **options: Any) -> None:
+        """Nobody has subscribed yet."""
+        super().__init__(*args, **options)
+        self._subscriptions: SubscriptionTrie[Link] = SubscriptionTrie()
+        self._news: deque[Subscription] = deque()
+
+    def send(self, topic: str, payload: Payload, *, timeout: float | None = None, require_link: bool = False) -> int:  # type: ignore[override]
+        """Publish; how many subscribers it goes to. Waits while one of them has no room."""
+        item = self.prepare(topic, payload)
+        reached: int = call(self, POLLOUT, lambda: self.try_send(item), timeout, require_link)
+        return reached
+
+    def prepare(self, topic: str, payload: Payload) -> Item:  # type: ignore[override]
+        """Topic and payload as parts of one message."""
+        body = super().prepare(payload)
+        return [topic_bytes(topic), body] if type(body) is bytes else [topic_bytes(topic), *body]
+
+    def send_many(self, *_: Any, **__: Any) -> int:
+        """Each message has a topic of its own, so there is no such call."""
+        raise NotSupported("publish with send(topic, payload), one message at a time")
+
+    def try_send(self, item: Item) -> Any:
+        """Send to all subscribers, or to none."""
+        links = [link for link in self._subscriptions.match(item[0]) if link.established]
+        if not all(link.can_send for link in links):
+            return WOULD_BLOCK
+        for link in links:
+            self.push(link, item)
+        return len(links)
+
+    def on_control(self, link: Link, type_: int, body: tuple[Any, ...]) -> None:
+        """A subscription takes effect before the next message is published."""
+        if type_ != SUBSCRIBE or len(body) != 2 or type(body[0]) is not bool or type(body[1]) is not list:
+            raise Malformed
+        add, prefixes = body
+        if not all(type(prefix) is bytes and len(prefix) <= _MOST_TOPIC for prefix in prefixes):
+            raise Malformed
+        change = self._subscriptions.add if add else self._subscriptions.discard
+        self._tell([prefix for prefix in prefixes if change(prefix, link)], add, link.peer)
+
+    def on_unlink(self, link: Link, reason: str) -> None:  # noqa: ARG002
+        """Its subscriptions go, and nobody waits for it any more."""
+        self._tell(self._subscriptions.remove_subscriber(link), False, link.peer)
+        self.wake(POLLOUT)
+
+    def _tell(self, prefixes: Iterable[bytes], add: bool, peer: SocketId) -> None:
+        topics = tuple(prefix.decode(errors="replace") for prefix in prefixes)
+        if topics and self.receives:
+            self._news.append(Subscription(topics, add, peer))
+            self.wake(POLLIN)
+        self.wake(POLLOUT)
+
+    def try_receive(self) -> Any:
+        """The next subscription: the first to a prefix, or the end of the last."""
+        return self._news.popleft() if self._news else WOULD_BLOCK
+
+    def can_receive_now(self) -> bool:
+        """Whether there is news."""
+        return bool(self._news)
+
+    def can_send_now(self) -> bool:
+        """Whether a message to everybody could be sent now; to nobody it always can."""
+        return all(link.can_send for link in self.established)
+
+
+class PubSocket(XPubSocket):
+    """Publishes."""
+
+    protocol = "PUB"
+    receives = False
+
+
+class XSubSocket(Socket):
+    """Receives what is published, and sends subscriptions."""
+
+    protocol = "XSUB"
+    compatible = frozenset({"PUB", "XPUB"})
+
+    def __init__(self, *args: Any, **options: Any) -> None:
+        """Wants nothing yet."""
+        super().__init__(*args, **options)
+        self._wanted: dict[bytes, None] = {}  # a set that keeps its order
+
+    def send(self, subscription: Subscription, *, timeout: float | None = None, require_link: bool = False) -> None:  # type: ignore[override]  # noqa: ARG002
+        """Subscribe or unsubscribe, at every publisher, present and future. Never waits."""
+        if not isinstance(subscription, Subscription):
+            raise BadPayload("an XSUB socket sends Subscription(topics, subscribe), such as an XPUB socket receives")
+        self._change(subscription.topics, subscription.subscribe)
+
+    def _change(self, topics: Sequence[str], add: bool) -> None:
+        prefixes = [topic_bytes(topic) for topic in topics]
+        with self.core.lock:
+            self.check_open()
+            changed = [prefix for prefix in dict.fromkeys(prefixes) if (prefix in self._wanted) != add]
+            for prefix in changed:
+                if add:
+                    self._wanted[prefix] = None
+                else:
+                    del self._wanted[prefix]
+            if changed:
+                for link in self.established:
+                    self.send_control(link, SUBSCRIBE, (add, changed))
+                self.core.work()
+
+    def on_link(self, link: Link) -> None:
+        """A new publisher is told everything."""
+        if self._wanted:
+            self.send_control(link, SUBSCRIBE, (True, list(self._wanted)))
+
+    def try_receive(self) -> Any:
+        """The next message with its topic."""
+        taken = self.take()
+        if taken is WOULD_BLOCK:
+            return WOULD_BLOCK
+        topic, *parts = taken[1]
+        return Published(topic.decode(errors="replace"), from_body(parts[0] if len(parts) == 1 else parts))
+
+    def on_message(self, link: Link, items: list[Item]) -> None:
+        """Only messages with a topic count."""
+        if any(type(item) is not list or item[0] is None or len(item) < 2 for item in items):
+            raise Malformed
+        super().on_message(link, items)
+
+    def can_send_now(self) -> bool:
+        """Subscriptions need no credit."""
+        return True
+
+
+class SubSocket(XSubSocket):
+    """Receives what is published under the topics it subscribed to."""
+
+    protocol = "SUB"
+    sends = False
+
+    def subscribe(self, *topics: str) -> None:
+        """Want messages whose topic begins with one of these, from every publisher; ``""`` wants all."""
+        self._change(topics, True)
+
+    def unsubscribe(self, *topics: str) -> None:
+        """Want them no longer; without arguments, nothing at all."""
+        self._change(topics or tuple(prefix.decode() for prefix in self._wanted), False)
+
+    def send(self, *_: Any, **__: Any) -> None:
+        """A SUB socket says what it wants with :meth:`subscribe`."""
+        raise NotSupported("a SUB socket does not send; use subscribe() and unsubscribe()")
+
+    @property
+    def subscriptions(self) -> tuple[str, ...]:
+        """What it wants."""
+        with self.core.lock:
+            return tuple(prefix.decode() for prefix in self._wanted)

@@ -1,0 +1,158 @@
+"""REQ and REP: ask, and be answered.
+
+A REQ has one question out at a time: it sends to its links in turn, and then receives from the one it asked. A second
+thread that wants to ask waits until the answer to the first is taken. If the link ends before the answer is here,
+:meth:`ReqSocket.recv` raises :class:`~a3m.LinkClosed`; :meth:`ReqSocket.cancel` gives up. Questions are numbered, and
+the number travels as the first hop of the route, so an answer to a question that was given up is known and discarded.
+
+A REP answers the question it received last; a second thread that wants to receive waits until it is answered.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any, ClassVar
+
+from a3m.errors import LinkClosed, StateError
+from a3m.flow import Item
+from a3m.link import Link
+from a3m.payload import from_body, routed, split
+from a3m.socket import Socket
+from a3m.socket_core import WOULD_BLOCK
+from a3m.waitqueue import POLLERR, POLLIN, POLLOUT
+
+
+class ReqSocket(Socket):
+    """Asks, one question at a time."""
+
+    protocol = "REQ"
+    compatible = frozenset({"REP", "ROUTER"})
+    defaults: ClassVar[Mapping[str, Any]] = {"ordered": False}
+
+    def __init__(self, *args: Any, **options: Any) -> None:
+        """Nothing is asked yet."""
+        super().__init__(*args, **options)
+        self._asked: Link | None = None
+        self._number = 0
+        self._answer: Any = WOULD_BLOCK
+        self._lost: str | None = None  # why there will be no answer
+
+    def try_send(self, item: Item) -> Any:
+        """Ask, unless an answer is outstanding."""
+        if self._asked is not None:
+            return WOULD_BLOCK
+        link = self.route(item)
+        if link is None:
+            return WOULD_BLOCK
+        self._asked = link
+        self._number += 1
+        self.push(link, routed((f"#{self._number}",), item))
+        return None
+
+    def try_receive(self) -> Any:
+        """The answer."""
+        if self._asked is None:
+            raise StateError(f"{self.id} has asked nothing; send() a request first")
+        if self._answer is WOULD_BLOCK and self._lost is None:
+            return WOULD_BLOCK
+        peer, answer, lost = self._asked.peer, self._answer, self._lost
+        self._finish()
+        if answer is WOULD_BLOCK:
+            raise LinkClosed(peer, f"{lost}; whether the request was handled is not known")
+        return from_body(answer)
+
+    def cancel(self) -> None:
+        """Give up on the answer, if one is outstanding; the socket can ask again at once."""
+        with self.core.lock:
+            if self._asked is not None:
+                self._finish()
+                # Whoever waits for the answer finds out that there is no question any more.
+                self.wait_queue.wake_all(POLLIN)
+
+    def _finish(self) -> None:
+        self._asked, self._answer, self._lost = None, WOULD_BLOCK, None
+        if super().can_send_now():
+            self.wake(POLLOUT)
+
+    def on_message(self, link: Link, items: list[Item]) -> None:
+        """Keep the answer to the question that is out; drop answers to questions that were given up."""
+        assert link.incoming is not None
+        link.incoming.queue.clear()
+        for item in items:
+            self.give_back(link)
+            route, body = split(item)
+            if link is self._asked and route == (f"#{self._number}",) and self._answer is WOULD_BLOCK:
+                self._answer = body
+                self.wake(POLLIN)
+
+    def on_unlink(self, link: Link, reason: str) -> None:
+        """The question goes with the link."""
+        if link is self._asked and self._answer is WOULD_BLOCK:
+            self._lost = reason
+            self.wake(POLLIN | POLLERR)
+
+    def can_receive_now(self) -> bool:
+        """Whether the answer, or the news that there is none, is here."""
+        return self._asked is not None and (self._answer is not WOULD_BLOCK or self._lost is not None)
+
+    def can_send_now(self) -> bool:
+        """Whether nothing is asked and somebody could be."""
+        return self._asked is None and super().can_send_now()
+
+
+class RepSocket(Socket):
+    """Answers, one question at a time."""
+
+    protocol = "REP"
+    compatible = frozenset({"REQ", "DEALER"})
+    defaults: ClassVar[Mapping[str, Any]] = {"ordered": False}
+
+    def __init__(self, *args: Any, **options: Any) -> None:
+        """Nobody has asked yet."""
+        super().__init__(*args, **options)
+        self._asking: tuple[Link, tuple[str, ...]] | None = None
+
+    def try_receive(self) -> Any:
+        """The next question, unless one is unanswered."""
+        if self._asking is not None:
+            return WOULD_BLOCK
+        taken = self.take()
+        if taken is WOULD_BLOCK:
+            return WOULD_BLOCK
+        link, item = taken
+        route, body = split(item)
+        self._asking = link, route
+        self.wake(POLLOUT)
+        return from_body(body)
+
+    def try_send(self, item: Item) -> Any:
+        """Answer whoever asked last."""
+        if self._asking is None:
+            raise StateError(f"{self.id} has no question to answer; recv() one first")
+        link, route = self._asking
+        if not link.established:
+            self._finish()
+            raise LinkClosed(link.peer, "whoever asked is gone; the answer was not sent")
+        if not link.can_send:
+            return WOULD_BLOCK
+        self._finish()
+        self.push(link, routed(route, item))
+        return None
+
+    def _finish(self) -> None:
+        self._asking = None
+        if super().can_receive_now():
+            self.wake(POLLIN)
+
+    def on_unlink(self, link: Link, reason: str) -> None:  # noqa: ARG002
+        """Whoever wants to answer finds out that nobody is there."""
+        if self._asking is not None and self._asking[0] is link:
+            self.wake(POLLOUT | POLLERR)
+
+    def can_receive_now(self) -> bool:
+        """Whether a question is here and none is unanswered."""
+        return self._asking is None and super().can_receive_now()
+
+    def can_send_now(self) -> bool:
+        """Whether there is a question that can be answered now, or whose asker is gone."""
+        return self._asking is not None and (self._asking[0].can_send or not self._asking[0].established)

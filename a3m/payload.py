@@ -1,0 +1,93 @@
+"""Payloads: what applications give and get, and the form in which it travels.
+
+An application's message is ``bytes`` (or anything like it), or a sequence of parts that stay together. It travels as
+bytes or as a list of parts; where a way back has to be remembered (REQ, ROUTER), as ``[None, route, either]``, so that
+no byte of the payload is ever taken for an address.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+from a3m.errors import BadPayload, MessageTooLarge
+from a3m.flow import Item
+
+Part = bytes | bytearray | memoryview
+Payload = Part | Sequence[Part]
+OVERHEAD = 1024  # bytes of a message that are not payload, at the most
+
+
+def to_item(payload: Payload, limit: int) -> Item:
+    """A payload as it travels."""
+    item: Item
+    if type(payload) is bytes:
+        item, size = payload, len(payload)
+    elif isinstance(payload, (bytes, bytearray, memoryview)):
+        item = bytes(payload)
+        size = len(item)
+    else:
+        item = _parts(payload)
+        size = sum(map(len, item))
+        if len(item) == 1:
+            item = item[0]
+    if size > limit - OVERHEAD:
+        raise MessageTooLarge(
+            f"the message has {size} bytes, at most {limit - OVERHEAD} are allowed; send it in several messages, or "
+            "raise max_message in the node's options on both sides"
+        )
+    return item
+
+
+def _parts(payload: Any) -> list[bytes]:
+    if isinstance(payload, str) or not isinstance(payload, Sequence):
+        advice = (
+            "encode text with .encode()" if isinstance(payload, str) else "serialise it first, for example with msgpack"
+        )
+        raise BadPayload(f"a payload is bytes or a sequence of bytes, not {type(payload).__name__}; {advice}")
+    if not payload:
+        raise BadPayload("a message of parts needs at least one part; an empty message is b''")
+    parts = []
+    for part in payload:
+        if not isinstance(part, (bytes, bytearray, memoryview)):
+            raise BadPayload(f"each part of a message is bytes, not {type(part).__name__}")
+        parts.append(bytes(part))
+    return parts
+
+
+def routed(route: Sequence[str], body: Item) -> Item:
+    """A body with its way back."""
+    return [None, list(route), body] if route else body
+
+
+def split(item: Item) -> tuple[tuple[str, ...], Item]:
+    """The way back, and the body."""
+    if type(item) is list and item[0] is None:
+        return tuple(item[1]), item[2]
+    return (), item
+
+
+def from_body(body: Item) -> bytes | tuple[bytes, ...]:
+    """What the application gets: bytes, or a tuple of parts."""
+    return body if type(body) is bytes else tuple(body)
+
+
+def is_item(item: Any) -> bool:
+    """Whether something that came over the network is a message."""
+    if type(item) is bytes:
+        return True
+    if type(item) is not list or not item:
+        return False
+    if item[0] is None:
+        return (
+            len(item) == 3
+            and type(item[1]) is list
+            and 0 < len(item[1]) <= 64
+            and all(type(hop) is str for hop in item[1])
+            and _is_body(item[2])
+        )
+    return _is_body(item)
+
+
+def _is_body(body: Any) -> bool:
+    return type(body) is bytes or (type(body) is list and bool(body) and all(type(part) is bytes for part in body))

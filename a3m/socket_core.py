@@ -1,0 +1,458 @@
+"""What all sockets have in common, without waiting (003, sections 4.3.4, 4.8 and 4.9).
+
+A pattern is a subclass of :class:`a3m.Socket` that says what it is called, whom it may link with, and where it differs
+from the default: send to one link after the other, receive from one after the other. It never waits:
+:meth:`SocketCore.try_send` and :meth:`SocketCore.try_receive` do it now or answer :data:`WOULD_BLOCK`. Waiting is added
+once for all patterns: for threads by :class:`a3m.Socket`, for tasks by :mod:`a3m.trio` and :mod:`a3m.asyncio`.
+
+Whoever calls anything here holds the lock of the node; :meth:`SocketCore.poll_events` and :meth:`SocketCore.unpoll`
+take it themselves.
+"""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Iterator, Mapping
+from typing import Any, ClassVar
+
+from a3m import messages
+from a3m.core import Core
+from a3m.errors import Closed, LinkClosed, LinkRefused, NoLinks, NotSupported
+from a3m.flow import Incoming, Item, Outgoing
+from a3m.ids import SocketId
+from a3m.link import Link
+from a3m.link_machine import State
+from a3m.link_manager import LIVE, LinkManager
+from a3m.messages import Malformed, Message, Metadata, Reply
+from a3m.options import SocketOptions
+from a3m.payload import Payload, from_body, is_item, split, to_item
+from a3m.stats import SocketStats
+from a3m.waitqueue import EVENTS, POLLERR, POLLHUP, POLLIN, POLLLINK, POLLOUT, WaitEntry, WaitQueue
+
+WOULD_BLOCK: Any = type("WOULD_BLOCK", (), {"__repr__": lambda _: "WOULD_BLOCK"})()
+"""What a method answers that cannot do it now, and never waits."""
+
+_MOST_EARLY = 4096  # control messages of one link that may overtake others
+_TAKEN = (State.WAIT_REPLY, State.CANCELLING_REPLY, *LIVE)  # states that use up one of max_links
+
+
+class SocketCore:
+    """One end of any number of links."""
+
+    protocol: ClassVar[str]
+    compatible: ClassVar[frozenset[str]]
+    sends: ClassVar[bool] = True
+    receives: ClassVar[bool] = True
+    defaults: ClassVar[Mapping[str, Any]] = {}
+
+    def __init__(self, core: Core, tag: str, **options: Any) -> None:
+        """Made by :meth:`a3m.Node.socket`."""
+        self.id = SocketId(core.id, tag)
+        try:
+            self.options = SocketOptions(**{**self.defaults, **options})
+        except TypeError:
+            unknown = sorted(set(options) - set(SocketOptions.__slots__))
+            raise TypeError(f"no such option: {', '.join(unknown)}; see a3m.SocketOptions") from None
+        self.manager = LinkManager(self)
+        self.core = core
+        self._links: dict[SocketId, Link] = {}  # established, or unlinking and still receiving
+        self._sendable: deque[Link] = deque()  # links with credit, in the order of their turns
+        self._readable: deque[Link] = deque()  # links with messages, in the order of their turns
+        self._queue = WaitQueue()
+        self._refused: dict[SocketId, Reply] = {}
+        self._closing = False
+        self._closed = False
+        self._had_links = False
+        self._sent = self._received = self._unknown = 0
+        core.add(self)
+
+    # ==== for patterns ==============================================================================================
+
+    def route(self, item: Item) -> Link | None:  # noqa: ARG002  # patterns look at it
+        """The link to send a message over, or None while there is none; by default each link in turn."""
+        sendable = self._sendable
+        while sendable:
+            link = sendable[0]
+            if link.can_send:
+                sendable.rotate(-1)
+                return link
+            sendable.popleft()
+        return None
+
+    def try_send(self, item: Item) -> Any:
+        """Send now, or answer :data:`WOULD_BLOCK`."""
+        link = self.route(item)
+        if link is None:
+            return WOULD_BLOCK
+        self.push(link, item)
+        return None
+
+    def try_receive(self) -> Any:
+        """Receive now, or answer :data:`WOULD_BLOCK`."""
+        taken = self.take()
+        return taken if taken is WOULD_BLOCK else from_body(split(taken[1])[1])
+
+    def push(self, link: Link, item: Item) -> None:
+        """Send over a link that has credit."""
+        assert link.outgoing is not None
+        link.outgoing.push(item)
+        self._sent += 1
+        self.core.data_waits(self, link)
+
+    def take(self) -> Any:
+        """The next message as ``(link, item)``, each link in turn; its credit goes back to the sender."""
+        readable = self._readable
+        if not readable:
+            return WOULD_BLOCK
+        link = readable[0]
+        assert link.incoming is not None
+        item = link.incoming.queue.popleft()
+        if link.incoming.queue:
+            readable.rotate(-1)
+        else:
+            readable.popleft()
+        self.give_back(link)
+        return link, item
+
+    def give_back(self, link: Link) -> None:
+        """A message of this link is done with: return its credit, when there is a batch of them."""
+        assert link.incoming is not None
+        self._received += 1
+        credits = link.incoming.taken()
+        if credits and link.state is State.ESTABLISHED:
+            self.give_credits(link, credits)
+
+    def send_control(self, link: Link, type_: int, body: tuple[Any, ...]) -> None:
+        """Send a control message of the pattern, of a type from :data:`a3m.messages.FIRST_CONTROL` on.
+
+        Control messages of one link arrive in order, independently of data, and need no credit.
+        """
+        self.post(link.peer, type_, link.mine, link.theirs, (link.control_sent, *body))
+        link.control_sent += 1
+
+    def on_message(self, link: Link, items: list[Item]) -> None:
+        """Messages came and are in the link's queue. By default they wait there for :meth:`try_receive`."""
+        assert link.incoming is not None
+        if link.incoming.queue and link not in self._readable:
+            self._readable.append(link)
+        self.wake(POLLIN, len(items))
+
+    def on_control(self, link: Link, type_: int, body: tuple[Any, ...]) -> None:  # noqa: ARG002
+        """A control message of the pattern came. One that it does not know is counted and dropped."""
+        raise Malformed
+
+    def on_link(self, link: Link) -> None:
+        """A link is established."""
+
+    def on_unlink(self, link: Link, reason: str) -> None:
+        """A link is gone; what it brought can still be received."""
+
+    def on_link_request(self, peer: SocketId, metadata: Any) -> Reply:  # noqa: ARG002
+        """Whether to accept a peer that told ``metadata`` about itself; any :class:`Reply` but OK turns it away."""
+        return Reply.OK
+
+    def can_send_now(self) -> bool:
+        """Whether :meth:`try_send` would succeed, as far as one can know without the message."""
+        while self._sendable and not self._sendable[0].can_send:
+            self._sendable.popleft()
+        return bool(self._sendable)
+
+    def can_receive_now(self) -> bool:
+        """Whether :meth:`try_receive` would succeed."""
+        return bool(self._readable)
+
+    def wake(self, events: int, count: int = 1) -> None:
+        """Wake whoever waits for these events, ``count`` of those who want to be woken alone."""
+        self._queue.wake(events, count)
+
+    @property
+    def established(self) -> Iterator[Link]:
+        """The links over which messages may be sent."""
+        return (link for link in self._links.values() if link.established)
+
+    def try_iterate(self) -> Any:
+        """The next message of an iteration; :class:`NoLinks` when there will be none."""
+        message = self.try_receive()
+        if message is WOULD_BLOCK and self._had_links and not self.manager.links:
+            raise NoLinks
+        return message
+
+    def prepare(self, payload: Payload) -> Item:
+        """A payload as it travels, if this socket sends at all."""
+        if not self.sends:
+            raise NotSupported(f"a {self.protocol} socket does not send; link it with a socket that does")
+        return to_item(payload, self.core.transport.options.max_message)
+
+    def check_receives(self) -> None:
+        """Raise if this socket never receives."""
+        if not self.receives:
+            raise NotSupported(f"a {self.protocol} socket does not receive; link it with a socket that does")
+
+    # ==== links ===
+
+    def try_linked(self, peer: SocketId | None) -> Any:
+        """Whom there is a link with."""
+        if peer is None:
+            return next((link.peer for link in self.established), WOULD_BLOCK)
+        link = self._links.get(peer)
+        if link is not None and link.established:
+            return peer
+        code = self._refused.get(peer)
+        if code is not None:
+            raise LinkRefused(peer, code)
+        if peer not in self.manager.links:
+            raise LinkClosed(peer, "there is none, nor is one being made; call link() first")
+        return WOULD_BLOCK
+
+    def try_unlinked(self, peer: SocketId | None) -> Any:
+        """None when there is no link."""
+        links = self.manager.links
+        return WOULD_BLOCK if (links if peer is None else peer in links) else None
+
+    @property
+    def has_links(self) -> bool:
+        """Whether there is a link, or one being made."""
+        return bool(self.manager.links)
+
+    # ==== closing ====
+
+    def begin_close(self) -> None:
+        """Accept nothing new, and unlink."""
+        if self._closing:
+            return
+        self._closing = True
+        for peer in list(self.manager.links):
+            self.manager.unlink(peer)
+        self._check_closed()
+        self._queue.wake_all(EVENTS | POLLLINK)
+        self.core.work()
+
+    def force_close(self) -> None:
+        """Give up what could not be delivered."""
+        for peer, link in list(self.manager.links.items()):
+            if link.outgoing is not None:
+                self.core.given_up += len(link.outgoing.queue)
+                link.outgoing.queue.clear()
+            self.manager.unlink(peer, force=True)
+        self._check_closed()
+        self.core.work()
+
+    def try_closed(self) -> Any:
+        """None when closed."""
+        return None if self._closed else WOULD_BLOCK
+
+    def _check_closed(self) -> None:
+        if self._closing and not self._closed and not self.manager.links:
+            self._closed = True
+            self.core.remove(self)
+            self._queue.wake_all(EVENTS | POLLLINK)
+
+    @property
+    def closed(self) -> bool:
+        """Whether the socket is closed, or closing."""
+        return self._closing
+
+    def check_open(self) -> None:
+        """Raise if closed."""
+        if self._closing:
+            raise Closed(f"socket {self.id} is closed")
+
+    # ==== polling ===================================================================================================
+
+    def poll_events(self, entry: WaitEntry | None) -> int:
+        """What holds now; ``entry`` is told what happens from now on."""
+        with self.core.lock:
+            if entry is not None and not self._closed:
+                self._queue.add(entry)
+            return self.current_events()
+
+    def unpoll(self, entry: WaitEntry) -> None:
+        """Tell ``entry`` nothing more."""
+        with self.core.lock:
+            self._queue.remove(entry)
+
+    def current_events(self) -> int:
+        """What holds now. With the lock held."""
+        events = 0
+        if self.receives and self.can_receive_now():
+            events |= POLLIN
+        if self._closing:
+            return events | POLLHUP
+        if self.sends and self.can_send_now():
+            events |= POLLOUT
+        return events
+
+    @property
+    def wait_queue(self) -> WaitQueue:
+        """Who waits. With the lock held."""
+        return self._queue
+
+    def pass_on(self, events: int) -> None:
+        """Somebody was woken for these events and left without using them: wake the next. With the lock held."""
+        still = events & (self.current_events() | POLLLINK)
+        if still:
+            self._queue.wake(still)
+
+    # ==== what the node brings ======================================================================================
+
+    def on_arrival(self, sender: SocketId, message: Message) -> None:
+        """A message for this socket came."""
+        match message.type:
+            case messages.DATA:
+                self._on_data(sender, message)
+            case messages.FLOW:
+                self._on_flow(sender, message)
+            case messages.LINK:
+                self.manager.on_link(sender, message)
+            case messages.LINKREPLY:
+                self.manager.on_reply(sender, message)
+            case messages.UNLINK:
+                self.manager.on_unlink(sender, message)
+            case messages.ERROR:
+                self.manager.on_error(sender, message)
+            case _:
+                self._on_control(sender, message)
+
+    def _on_data(self, sender: SocketId, message: Message) -> None:
+        body = message.body
+        if len(body) != 2 or type(body[0]) is not int or type(body[1]) is not list or not all(map(is_item, body[1])):
+            raise Malformed
+        link = self.manager.on_traffic(sender, message)
+        if link is None:
+            return
+        assert link.incoming is not None
+        before = len(link.incoming.queue)
+        if not link.incoming.accept(*body):
+            self.core.dropped["message without credit"] += 1
+            self.manager.unlink(sender, force=True)
+            return
+        fresh = len(link.incoming.queue) - before
+        if fresh:
+            self.on_message(link, list(body[1]) if fresh == len(body[1]) else [*link.incoming.queue][-fresh:])
+        self.manager.check_done(link)
+
+    def _on_flow(self, sender: SocketId, message: Message) -> None:
+        if len(message.body) != 1 or type(message.body[0]) is not int:
+            raise Malformed
+        link = self.manager.on_traffic(sender, message)
+        if link is None or link.outgoing is None:
+            return
+        link.outgoing.credits += message.body[0]
+        self.credit_came(link)
+
+    def credit_came(self, link: Link) -> None:
+        """A link may have become one to send over."""
+        if link.can_send:
+            assert link.outgoing is not None
+            if link not in self._sendable:
+                self._sendable.append(link)
+            self.wake(POLLOUT, link.outgoing.credits)
+
+    def _on_control(self, sender: SocketId, message: Message) -> None:
+        if not message.body or type(message.body[0]) is not int or message.body[0] < 0:
+            raise Malformed
+        link = self.manager.on_traffic(sender, message)
+        if link is None:
+            return
+        early = link.control_early
+        if message.body[0] < link.control_next or message.body[0] in early or len(early) >= _MOST_EARLY:
+            raise Malformed
+        early[message.body[0]] = message
+        while (following := early.pop(link.control_next, None)) is not None:
+            link.control_next += 1
+            self.on_control(link, following.type, following.body[1:])
+
+    def peer_restarted(self, node: str, unknown: Mapping[str, int]) -> None:
+        """The node of some peers has lost its memory; so many messages to each of its sockets may be lost."""
+        self._unknown += sum(unknown.values())
+        for peer in [peer for peer in self.manager.links if peer.node == node]:
+            self.manager.lose(peer, f"its node restarted; {unknown.get(peer.tag, 0)} messages may not have arrived")
+
+    def give_credits(self, link: Link, credits: int) -> None:
+        """Let the peer send more, or with a negative number less."""
+        self.post(link.peer, messages.FLOW, link.mine, link.theirs, (credits,))
+
+    # ==== what the link manager needs (Port) ========================================================================
+
+    def post(self, peer: SocketId, type_: int, mine: int, yours: int, body: tuple[Any, ...]) -> None:
+        """Send a message that is not data."""
+        self.core.post(self.id, peer, type_, mine, yours, body)
+
+    def next_incarnation(self) -> int:
+        """A fresh name for our end of a conversation."""
+        return self.core.next_incarnation()
+
+    def about_us(self, link: Link) -> Metadata:
+        """What a peer should know."""
+        link.capacity = self.options.capacity if self.receives else 0
+        return Metadata(self.protocol, link.capacity, self.core.life, link.custom)
+
+    def judge(self, peer: SocketId, metadata: Metadata, wanted: bool) -> Reply:
+        """Whether to link; the worst reason counts, or a peer that can never link would ask for ever."""
+        if self._closing:
+            return Reply.CLOSED
+        if metadata.protocol not in self.compatible:
+            return Reply.INCOMPATIBLE
+        if not self.options.accept_links and not wanted:
+            return Reply.INCOMING_NOT_ALLOWED
+        code = self.on_link_request(peer, metadata.custom)
+        if code.fatal:
+            return code
+        most = self.options.max_links
+        others = sum(link.state in _TAKEN for link in self.manager.links.values() if link.peer != peer)
+        if most is not None and others >= most:
+            return Reply.TMP_NAVAIL
+        return code
+
+    def schedule(self, link: Link) -> None:
+        """Ask again later."""
+        self.core.schedule(self, link)
+
+    def link_up(self, link: Link) -> None:
+        """A link is established."""
+        assert link.metadata is not None
+        link.outgoing = Outgoing(credits=link.metadata.capacity if self.sends else 0)
+        link.incoming = Incoming(link.capacity, self.options.batch, self.options.ordered)
+        link.since = self.core.time()
+        self._links[link.peer] = link
+        self._had_links = True
+        self.on_link(link)
+        self.core.tell("linked", link.peer.node, link.peer, f"by {self.id}")
+        self._queue.wake(POLLLINK)
+        self.credit_came(link)
+
+    def link_down(self, link: Link, reason: str) -> None:
+        """A link is gone."""
+        if self._links.get(link.peer) is link:
+            del self._links[link.peer]
+            if link in self._sendable:
+                self._sendable.remove(link)
+            self.on_unlink(link, reason)
+            self.core.tell("unlinked", link.peer.node, link.peer, reason)
+        self._gone()
+
+    def link_refused(self, link: Link, code: Reply) -> None:
+        """A link cannot be."""
+        if link.wanted:
+            self._refused[link.peer] = code
+            self.core.tell("refused", link.peer.node, link.peer, code.advice)
+        self.manager.links.pop(link.peer, None)
+        self._gone()
+
+    def _gone(self) -> None:
+        # Those who wait only while there is a link, and those who wait for the end, all want to look again.
+        self._queue.wake_all(POLLLINK | POLLERR | (0 if self.manager.links else POLLIN | POLLOUT))
+        self._check_closed()
+
+    # ==== looking in ================================================================================================
+
+    def statistics(self) -> SocketStats:
+        """The socket in numbers."""
+        return SocketStats(
+            sent=self._sent,
+            received=self._received,
+            unknown=self._unknown,
+            links=sum(link.established for link in self._links.values()),
+            queued=sum(len(link.incoming.queue) for link in self._links.values() if link.incoming is not None),
+            waiting=len(self._queue),
+        )

@@ -1,0 +1,97 @@
+"""Waiting in a thread: try, and if it cannot be done now, park until something changed."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from threading import Lock
+from typing import Any
+
+from a3m.errors import NoLinks, Timeout
+from a3m.socket_core import WOULD_BLOCK, SocketCore
+from a3m.waitqueue import POLLHUP, POLLIN, POLLLINK, POLLOUT, WaitEntry
+
+
+class _Parked:
+    """A thread that waits on a lock of its own."""
+
+    __slots__ = ("_lock", "entry", "woken")
+
+    def __init__(self, events: int) -> None:
+        self._lock = Lock()
+        self._lock.acquire()
+        self.woken = False
+        # One waiter is woken per message or credit, but a change of links concerns everybody.
+        self.entry = WaitEntry(events | POLLHUP, self._wake, exclusive=not events & POLLLINK)
+
+    def _wake(self, _events: int) -> bool:
+        if self.woken:
+            return False
+        self.woken = True
+        self._lock.release()
+        return True
+
+    def wait(self, timeout: float | None) -> None:
+        if timeout is None:
+            self._lock.acquire()
+        else:
+            self._lock.acquire(timeout=min(max(0.0, timeout), 1e6))
+
+
+def call(
+    socket: SocketCore,
+    events: int,
+    attempt: Callable[[], Any],
+    timeout: float | None,
+    require_link: bool,
+    *,
+    closed_is_done: bool = False,
+    partial: Callable[[], bool] = lambda: False,
+) -> Any:
+    """What ``attempt`` answers, as soon as it answers anything but WOULD_BLOCK; waits for ``events`` in between."""
+    core = socket.core
+    deadline = None if timeout is None else core.time() + timeout
+    while True:
+        with core.lock:
+            check(socket, events, closed_is_done)
+            result = attempt()
+            core.work()
+            if result is not WOULD_BLOCK:
+                return result
+            if closed_is_done and socket.closed and socket.try_closed() is None:
+                return None
+            if require_link and not socket.has_links:
+                raise NoLinks(f"{socket.id} has no link, and none is being made; call link(), or let a peer link to it")
+            if deadline is not None and deadline <= core.time():
+                if partial():
+                    return None
+                raise Timeout(explain(socket, events, timeout))
+            parked = _Parked(events)
+            socket.wait_queue.add(parked.entry)
+        try:
+            parked.wait(None if deadline is None else deadline - core.time())
+        finally:
+            with core.lock:
+                socket.wait_queue.remove(parked.entry)
+                if parked.woken and _leaving(deadline, core.time()):
+                    socket.pass_on(events)
+
+
+def _leaving(deadline: float | None, now: float) -> bool:
+    return deadline is not None and deadline <= now
+
+
+def check(socket: SocketCore, events: int, closed_is_done: bool) -> None:
+    """Raise if the socket is closed and has nothing left for this call."""
+    if socket.closed and not closed_is_done and not (events & socket.current_events() & ~POLLHUP):
+        socket.check_open()
+
+
+def explain(socket: SocketCore, events: int, timeout: float | None) -> str:
+    """Why a call ran out of time, and what to look at."""
+    state = "it has no link" if not any(socket.established) else "it has links"
+    if events & POLLOUT:
+        why = "the receivers are slow" if state == "it has links" else "nobody to send to"
+        return f"{socket.id} could not send in {timeout} s: {state}, {why}; the message was not sent"
+    if events & POLLIN:
+        return f"nothing for {socket.id} in {timeout} s; {state}"
+    return f"{socket.id} waited {timeout} s for its links; see .pending for how far they are"
