@@ -28,6 +28,7 @@ from tests.exon.wire_pair import Parcel, Wire, forge, forgot_everything, total
 
 EVIL = ("evil", 1)
 EVIL_PAYLOAD = packing.pack([b"forged"])
+SMALL = Options(max_message=2_000_000, reassembly_bytes=2_000_000, idle_timeout=1.0, forget_after=10.0)
 
 
 class Stranger:
@@ -153,6 +154,11 @@ def test_nobody_can_speak_for_a_sender(frames: list[Frame], time: int, proof: st
     wire.run(1)
     assert wire.got == {"a": [b"b1", b"b2"], "b": [b"a1", b"a2"]}
     assert wire.events["b"] == []
+    told = [parcel.datagram.frames for parcel in wire.sent_by("b") if parcel.destination == EVIL]
+    assert told in ([], [[]], [[], []])
+    wire.move("a", "a2", aware=True)
+    wire.run(0.1)
+    assert wire["b"].stats().peers["a"].address == ("a2", 1)
     wire.run(60)
     assert wire.oblivious
 
@@ -365,6 +371,18 @@ def test_tokens_that_no_honest_sender_makes_are_taken_and_never_delivered() -> N
     assert wire.got["b"] == [b"good"]
 
 
+def test_half_a_message_is_forgotten_although_its_record_went_first() -> None:
+    wire = Wire("b", options=SMALL)
+    stranger = Stranger(wire, "b")
+    r = stranger.open(ReqSlots(10, 1, 10))
+    stranger.say(TokenFrame(10, r, packing.pack_fragment(packing.Fragment(10, 2, 2000, bytes(1000)))))
+    stranger.say(ReqSlots(10, 1, 10))  # the same again: there is no slot left, and nothing to make one for
+    assert wire["b"].stats().receive_records == 0
+    assert wire["b"].stats().peers
+    wire.run(60)
+    assert forgot_everything(wire["b"])
+
+
 def test_tokens_of_slots_and_incarnations_that_never_were_are_dropped() -> None:
     wire = Wire("b")
     stranger = Stranger(wire, "b")
@@ -402,9 +420,6 @@ def anything(random: Random) -> Frame:
         Probed(random.choice([n, 1372, 65487])),
     ]
     return random.choice(frames)
-
-
-SMALL = Options(max_message=2_000_000, reassembly_bytes=2_000_000, idle_timeout=1.0, forget_after=10.0)
 
 
 @pytest.mark.parametrize("seed", range(12))

@@ -140,6 +140,27 @@ def test_tokens_made_for_a_wider_path_are_cut_and_all_arrive(loss: float) -> Non
     assert any(parcel.has(Slice) for parcel in wire.log)
 
 
+def test_slices_arrive_although_the_path_always_swallows_the_end_of_a_burst() -> None:
+    wire = Wire("a", "b")
+    wide(wire)
+    wire.mtu = 1200
+    burst: list[float] = []
+
+    def overrun(parcel: Parcel) -> bool:
+        if parcel.header.source != "a":
+            return False
+        if burst and parcel.sent > burst[-1] + 0.008:
+            burst.clear()
+        burst.append(parcel.sent)
+        return len(burst) > 30
+
+    wire.lose = overrun
+    message = content(60_000)
+    wire.send("a", "b", message)
+    wire.run_until(lambda: bool(wire.got["b"]), 120)
+    assert wire.got["b"] == [message]
+
+
 @pytest.mark.parametrize("talker", ["nobody", "a", "b"])
 def test_a_path_that_swallows_large_datagrams_is_noticed_whoever_else_talks(talker: str) -> None:
     wire = Wire("a", "b")
