@@ -29,6 +29,7 @@ from a3m.link import Link
 from a3m.messages import DATA, ERROR, Malformed, Message, Reply
 from a3m.stats import NodeStats
 from exon.addresses import Address
+from exon.log import log
 from exon.protocol import Node as Transport
 
 if TYPE_CHECKING:
@@ -272,6 +273,9 @@ class Core:
                 self.post(SocketId(self.id, message.to), sender, ERROR, 0, message.mine, ())
         except Malformed:
             self.dropped["malformed message"] += 1
+        except Exception:  # a pattern's fault must not cost the messages behind this one
+            self.dropped["internal error"] += 1
+            log.exception("message-error", node=self.id, peer=peer)
 
     def _on_transport_event(self, event: exon.events.Event) -> None:
         match event:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import secrets
 from collections.abc import Iterator, Mapping
+from contextlib import suppress
 from random import Random
 from threading import Lock
 from time import monotonic
@@ -324,6 +325,8 @@ class Node:
             if event is not None:
                 yield event
             elif not parked.acquire(timeout=-1 if timeout is None else max(0.0, timeout)):
+                with self._core.lock, suppress(ValueError):  # it may have been woken just now
+                    self._core.watchers.remove(parked.release)
                 return
 
     def stats(self) -> NodeStats:
