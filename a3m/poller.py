@@ -538,9 +538,9 @@ class Poller:
         return item
 
     def _mark_holding(self, item: _Item, held: int) -> None:
-        """Report what a newly armed item holds already, unless it reported that itself meanwhile."""
-        with self._lock:
-            if held & item.events and item not in self._ready:
+        """Report what a newly armed item holds already."""
+        if held & item.events:
+            with self._lock:
                 self._mark(item)
 
     def _drop(self, item: _Item) -> None:
