@@ -161,6 +161,9 @@ class Core:
         """Everything that wants to leave now."""
         self._take_in()
         self._hand_over(now)
+        while self.transport.deliverable:  # sockets of this node talk to each other
+            self._take_in()
+            self._hand_over(now)
         yield from self.transport.datagrams(now)
 
     def deadline(self) -> float | None:

@@ -289,9 +289,7 @@ class SocketCore:
 
     def pass_on(self, events: int) -> None:
         """Somebody was woken for these events and left without using them: wake the next. With the lock held."""
-        still = events & (self.current_events() | POLLLINK)
-        if still:
-            self._queue.wake(still)
+        self._queue.pass_on(events & (self.current_events() | POLLLINK))
 
     # ==== what the node brings ======================================================================================
 

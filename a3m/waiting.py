@@ -67,16 +67,18 @@ def call(
                 raise Timeout(explain(socket, events, timeout))
             parked = _Parked(events)
             socket.wait_queue.add(parked.entry)
+        leaving = True  # by an exception, such as KeyboardInterrupt
         try:
             parked.wait(None if deadline is None else deadline - core.time())
+            leaving = _over(deadline, core.time())
         finally:
             with core.lock:
                 socket.wait_queue.remove(parked.entry)
-                if parked.woken and _leaving(deadline, core.time()):
+                if parked.woken and leaving:
                     socket.pass_on(events)
 
 
-def _leaving(deadline: float | None, now: float) -> bool:
+def _over(deadline: float | None, now: float) -> bool:
     return deadline is not None and deadline <= now
 
 
