@@ -74,7 +74,10 @@ class Socket(SocketCore):
 
         def attempt() -> Any:
             taken: list[Any] = []
-            while len(taken) < most and (message := self.try_receive()) is not WOULD_BLOCK:
+            while len(taken) < most and (not taken or self.can_receive_now()):
+                message = self.try_receive()
+                if message is WOULD_BLOCK:
+                    break
                 taken.append(message)
             return taken or WOULD_BLOCK
 
@@ -107,6 +110,7 @@ class Socket(SocketCore):
         other = SocketId.parse(peer)
         with self.core.lock:
             self.manager.unlink(other, force)
+            self.links_changed()
             self.core.work()
 
     @property

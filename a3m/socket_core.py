@@ -11,8 +11,8 @@ take it themselves.
 
 from __future__ import annotations
 
-from collections import deque
-from collections.abc import Iterator, Mapping
+from collections import OrderedDict, deque
+from collections.abc import Callable, Iterator, Mapping
 from typing import Any, ClassVar
 
 from a3m import messages
@@ -43,6 +43,7 @@ class SocketCore:
     compatible: ClassVar[frozenset[str]]
     sends: ClassVar[bool] = True
     receives: ClassVar[bool] = True
+    alike: ClassVar[bool] = True  # whether any message that waits can use any credit
     defaults: ClassVar[Mapping[str, Any]] = {}
 
     def __init__(self, core: Core, tag: str, **options: Any) -> None:
@@ -56,7 +57,7 @@ class SocketCore:
         self.manager = LinkManager(self)
         self.core = core
         self._links: dict[SocketId, Link] = {}  # established, or unlinking and still receiving
-        self._sendable: deque[Link] = deque()  # links with credit, in the order of their turns
+        self._sendable: OrderedDict[Link, None] = OrderedDict()  # links with credit, in the order of their turns
         self._readable: deque[Link] = deque()  # links with messages, in the order of their turns
         self._queue = WaitQueue()
         self._refused: dict[SocketId, Reply] = {}
@@ -70,14 +71,11 @@ class SocketCore:
 
     def route(self, item: Item) -> Link | None:  # noqa: ARG002  # patterns look at it
         """The link to send a message over, or None while there is none; by default each link in turn."""
-        sendable = self._sendable
-        while sendable:
-            link = sendable[0]
-            if link.can_send:
-                sendable.rotate(-1)
-                return link
-            sendable.popleft()
-        return None
+        if not SocketCore.can_send_now(self):
+            return None
+        link = next(iter(self._sendable))
+        self._sendable.move_to_end(link)
+        return link
 
     def try_send(self, item: Item) -> Any:
         """Send now, or answer :data:`WOULD_BLOCK`."""
@@ -133,7 +131,7 @@ class SocketCore:
     def on_message(self, link: Link, items: list[Item]) -> None:
         """Messages came and are in the link's queue. By default they wait there for :meth:`try_receive`."""
         assert link.incoming is not None
-        if link.incoming.queue and link not in self._readable:
+        if len(link.incoming.queue) == len(items):  # there was nothing before, so it has no turn yet
             self._readable.append(link)
         self.wake(POLLIN, len(items))
 
@@ -153,9 +151,10 @@ class SocketCore:
 
     def can_send_now(self) -> bool:
         """Whether :meth:`try_send` would succeed, as far as one can know without the message."""
-        while self._sendable and not self._sendable[0].can_send:
-            self._sendable.popleft()
-        return bool(self._sendable)
+        sendable = self._sendable
+        while sendable and not next(iter(sendable)).can_send:
+            sendable.popitem(last=False)
+        return bool(sendable)
 
     def can_receive_now(self) -> bool:
         """Whether :meth:`try_receive` would succeed."""
@@ -282,6 +281,15 @@ class SocketCore:
             events |= POLLOUT
         return events
 
+    def wait_entry(self, events: int, wake: Callable[[int], bool]) -> WaitEntry:
+        """An entry for a call that waits for ``events``.
+
+        One call is woken per message or credit. But a change of links concerns all of them, and where it depends on
+        the message which credit it can use, the one that was woken alone might be the wrong one.
+        """
+        shared = events & POLLLINK or (events & POLLOUT and not self.alike)
+        return WaitEntry(events | POLLHUP, wake, exclusive=not shared)
+
     @property
     def wait_queue(self) -> WaitQueue:
         """Who waits. With the lock held."""
@@ -306,6 +314,7 @@ class SocketCore:
                 self.manager.on_reply(sender, message)
             case messages.UNLINK:
                 self.manager.on_unlink(sender, message)
+                self.links_changed()
             case messages.ERROR:
                 self.manager.on_error(sender, message)
             case _:
@@ -342,8 +351,7 @@ class SocketCore:
         """A link may have become one to send over."""
         if link.can_send:
             assert link.outgoing is not None
-            if link not in self._sendable:
-                self._sendable.append(link)
+            self._sendable.setdefault(link)
             self.wake(POLLOUT, link.outgoing.credits)
 
     def _on_control(self, sender: SocketId, message: Message) -> None:
@@ -365,6 +373,10 @@ class SocketCore:
         self._unknown += sum(unknown.values())
         for peer in [peer for peer in self.manager.links if peer.node == node]:
             self.manager.lose(peer, f"its node restarted; {unknown.get(peer.tag, 0)} messages may not have arrived")
+
+    def links_changed(self) -> None:
+        """A link takes no more messages: whoever waits to send over it has to look again."""
+        self._queue.wake_all(POLLOUT | POLLLINK)
 
     def give_credits(self, link: Link, credits: int) -> None:
         """Let the peer send more, or with a negative number less."""
@@ -397,9 +409,10 @@ class SocketCore:
         if code.fatal:
             return code
         most = self.options.max_links
-        others = sum(link.state in _TAKEN for link in self.manager.links.values() if link.peer != peer)
-        if most is not None and others >= most:
-            return Reply.TMP_NAVAIL
+        if most is not None:
+            others = sum(link.state in _TAKEN for link in self.manager.links.values() if link.peer != peer)
+            if others >= most:
+                return Reply.TMP_NAVAIL
         return code
 
     def schedule(self, link: Link) -> None:
@@ -423,8 +436,7 @@ class SocketCore:
         """A link is gone."""
         if self._links.get(link.peer) is link:
             del self._links[link.peer]
-            if link in self._sendable:
-                self._sendable.remove(link)
+            self._sendable.pop(link, None)
             self.on_unlink(link, reason)
             self.core.tell("unlinked", link.peer.node, link.peer, reason)
         self._gone()

@@ -8,22 +8,20 @@ from typing import Any
 
 from a3m.errors import NoLinks, Timeout
 from a3m.socket_core import WOULD_BLOCK, SocketCore
-from a3m.waitqueue import POLLHUP, POLLIN, POLLLINK, POLLOUT, WaitEntry
+from a3m.waitqueue import POLLHUP, POLLIN, POLLOUT
 
 
 class _Parked:
     """A thread that waits on a lock of its own."""
 
-    __slots__ = ("_lock", "entry", "woken")
+    __slots__ = ("_lock", "woken")
 
-    def __init__(self, events: int) -> None:
+    def __init__(self) -> None:
         self._lock = Lock()
         self._lock.acquire()
         self.woken = False
-        # One waiter is woken per message or credit, but a change of links concerns everybody.
-        self.entry = WaitEntry(events | POLLHUP, self._wake, exclusive=not events & POLLLINK)
 
-    def _wake(self, _events: int) -> bool:
+    def wake(self, _events: int) -> bool:
         if self.woken:
             return False
         self.woken = True
@@ -65,15 +63,16 @@ def call(
                 if partial():
                     return None
                 raise Timeout(explain(socket, events, timeout))
-            parked = _Parked(events)
-            socket.wait_queue.add(parked.entry)
+            parked = _Parked()
+            entry = socket.wait_entry(events, parked.wake)
+            socket.wait_queue.add(entry)
         leaving = True  # by an exception, such as KeyboardInterrupt
         try:
             parked.wait(None if deadline is None else deadline - core.time())
             leaving = _over(deadline, core.time())
         finally:
             with core.lock:
-                socket.wait_queue.remove(parked.entry)
+                socket.wait_queue.remove(entry)
                 if parked.woken and leaving:
                     socket.pass_on(events)
 

@@ -46,6 +46,7 @@ class RouterSocket(Socket):
 
     protocol = "ROUTER"
     compatible = frozenset({"REQ", "DEALER", "ROUTER"})
+    alike = False
     defaults: ClassVar[Mapping[str, Any]] = {"ordered": False}
 
     def send(

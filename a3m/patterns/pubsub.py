@@ -64,6 +64,7 @@ class XPubSocket(Socket):
 
     protocol = "XPUB"
     compatible = frozenset({"SUB", "XSUB"})
+    alike = False
 
     def __init__(self, *args: Any, **options: Any) -> None:
         """Nobody has subscribed yet."""
