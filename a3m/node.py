@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import secrets
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import suppress
 from random import Random
 from threading import Lock
@@ -80,6 +80,7 @@ class Node:
         discovery: Asked for the addresses of nodes nobody registered: anything with ``lookup(id) -> "host:port"``.
         store: A durable store; not supported yet.
         options: Limits and time-outs of the transport.
+        socket: Opens the UDP socket, here and in :meth:`rebind`; for tests, see :func:`exon.simulation.lossy`.
 
     >>> with Node("server", bind="127.0.0.1:0") as server, Node("client", bind="127.0.0.1:0") as client:
     ...     client.register("server", f"127.0.0.1:{server.address[1]}")
@@ -99,13 +100,17 @@ class Node:
         discovery: Discovery | None = None,
         store: None = None,
         options: Options | None = None,
+        socket: Callable[[str], UdpSocket] = UdpSocket,
     ) -> None:
         """Running when constructed."""
         check_node(id)
         if store is not None:
             raise NotSupported("durable nodes are not there yet; leave store out")
         options = options if options is not None else Options()
-        udp = UdpSocket(bind)
+        if not isinstance(options, Options):
+            raise TypeError(f"options are a3m.Options(name=value, ...), not {type(options).__name__}")
+        udp = socket(bind)
+        self._open_socket = socket
         room = min(options.receive_bytes, udp.receive_buffer // 2)
         transport = Transport(
             id,
@@ -242,7 +247,7 @@ class Node:
         """Move to another local address while everything goes on, as a change of network does."""
         with self._core.lock:
             self._check_open()
-        self._engine.rebind(UdpSocket(bind))
+        self._engine.rebind(self._open_socket(bind))
 
     # -- ending ------------------------------------------------------------------------------------------------------
 
@@ -268,8 +273,7 @@ class Node:
             for socket in sockets:
                 assert isinstance(socket, Socket)
                 socket.close(timeout=max(0.0, deadline - monotonic()))
-            self._report = self._close_transport(deadline)
-            return self._report
+            return self._close_transport(deadline)
 
     def _close_transport(self, deadline: float) -> CloseReport:
         core = self._core
@@ -286,10 +290,11 @@ class Node:
             core.when_closed = None
             report = core.transport.report()
             undelivered, unknown = core.count_undelivered()
+            clean = report.clean and not undelivered and not unknown
+            self._report = CloseReport(clean, undelivered, unknown, dict(report.peers))
             core.wake_watchers()
         self._engine.stop()
-        clean = report.clean and not undelivered and not unknown
-        return CloseReport(clean, undelivered, unknown, dict(report.peers))
+        return self._report
 
     def _check_open(self) -> None:
         if self._core.closing:
