@@ -3,6 +3,8 @@
 It is a driver like any other: it feeds datagrams to :class:`exon.protocol.Node` objects and takes theirs, only that
 between the two it may lose, double, delay and reorder them, cut the network in two, move nodes to other addresses,
 close them or make them forget everything. The same seed always gives the same run, to the last datagram.
+
+What it drives may also sit on such a node and have the same verbs; :mod:`a3m.simulation` does that.
 """
 
 from __future__ import annotations
@@ -17,6 +19,7 @@ from attrs import Factory, define, frozen
 
 from exon.addresses import Address
 from exon.clock import Clock
+from exon.engine import Driven
 from exon.events import Event, LookupWanted, PeerRestarted
 from exon.options import Options
 from exon.protocol import CloseReport, Node
@@ -45,6 +48,7 @@ class Host:
 
     id: str
     node: Node
+    driven: Driven  # the node itself, or what sits on it
     address: Address
     options: Options | None
     to_send: deque[tuple[str, bytes]] = Factory(deque)
@@ -127,7 +131,8 @@ class Network:
 
     def add(self, host_id: str, options: Options | None = None, *, pace: float = 0.0) -> Host:
         """Add a node; ``pace`` is how long its application takes over each delivery."""
-        host = Host(host_id, self._node(host_id, options, Clock()), self._address(), options, pace=pace)
+        node = self._node(host_id, options, Clock())
+        host = Host(host_id, node, self._build_on(node), self._address(), options, pace=pace)
         self.hosts[host_id] = host
         self._at[host.address] = host
         self._note(f"{host_id} starts at {host.address[0]}")
@@ -145,6 +150,10 @@ class Network:
     def _node(self, host_id: str, options: Options | None, clock: Clock) -> Node:
         epoch = self.random.randrange(1, 2**63)
         return Node(host_id, epoch=epoch, secret=epoch.to_bytes(8, "big"), clock=clock, options=options)
+
+    def _build_on(self, node: Node) -> Driven:
+        """What is driven: for layers above to be put on a node that starts, for the first time or again."""
+        return node
 
     def _address(self) -> Address:
         return (f"host-{next(self._next_address)}", 1)
@@ -196,7 +205,7 @@ class Network:
             self._at[host.address] = host
         self._note(f"{host_id} moves to {host.address[0]}{'' if aware else ' without being told'}")
         if aware:
-            host.node.moved()
+            host.driven.moved()
             self._work(host)
 
     def swap(self, one: str, other: str) -> None:
@@ -227,6 +236,7 @@ class Network:
         host.wakes_at = host.close_by = float("inf")
         host.online = True
         host.node = self._node(host_id, host.options, Clock())
+        host.driven = self._build_on(host.node)
         self._at[host.address] = host
 
     # -- running -----------------------------------------------------------------------------------------------------
@@ -263,26 +273,33 @@ class Network:
         """The driver's dozen lines."""
         if not host.online:
             return
+        self._turn(host)
         node = host.node
-        node.expire(self.now)
+        if node.closing and (node.closed or self.now >= host.close_by):
+            self._leave(host)
+        else:
+            self._schedule(host)
+
+    def _turn(self, host: Host) -> None:
+        host.driven.expire(self.now)
         self._accept(host)
         self._consume(host)
-        for number, (destination, datagram) in enumerate(node.datagrams(self.now)):
+        self._flush(host)
+        self._accept(host)
+
+    def _flush(self, host: Host) -> None:
+        """Send everything that may leave, and do what only a driver can."""
+        for number, (destination, datagram) in enumerate(host.driven.datagrams(self.now)):
             if number == _SPIN_DATAGRAMS:
                 raise Violation(f"{host.id} spins: {number} datagrams at {self.now:.6f} s and no end")
             self._transmit(host, destination, datagram)
-        for event in node.events():
+        for event in host.driven.events():
             self._note(f"{host.id} reports {type(event).__name__} of {event.peer}")
             host.events.append(event)
             if isinstance(event, LookupWanted):
                 self._look_up(host, event.peer)
             elif isinstance(event, PeerRestarted):
                 host.unknown += event.unknown
-        self._accept(host)
-        if node.closing and (node.closed or self.now >= host.close_by):
-            self._leave(host)
-        else:
-            self._schedule(host)
 
     def _leave(self, host: Host) -> None:
         """What an endpoint does when its close is over: what had arrived can still be taken, the socket is gone."""
@@ -328,7 +345,7 @@ class Network:
                 return
 
     def _schedule(self, host: Host) -> None:
-        deadline = host.node.deadline()
+        deadline = host.driven.deadline()
         if deadline is None or deadline >= host.wakes_at:
             return
         host.wakes_at = deadline
@@ -352,7 +369,7 @@ class Network:
 
         def answer() -> None:
             if host.life == life:
-                host.node.located(peer, self.hosts[peer].address if peer in self.hosts else None)
+                host.driven.located(peer, self.hosts[peer].address if peer in self.hosts else None)
                 self._work(host)
 
         self.at(self.now + self.latency, answer)
@@ -401,5 +418,5 @@ class Network:
             self._follow("finds nobody" if host is None else "is cut off", source, destination, datagram)
             return
         self._follow(f"arrives at {host.id}", source, destination, datagram)
-        host.node.receive(datagram, source, self.now)
+        host.driven.receive(datagram, source, self.now)
         self._work(host)

@@ -11,7 +11,7 @@ from attrs import frozen
 from exon.options import Options
 from exon.simulation.network import Network, Violation
 
-__all__ = ["SCENARIOS", "Scenario", "Violation", "check", "finish", "prepare", "run"]
+__all__ = ["SCENARIOS", "Scenario", "Violation", "check", "finish", "prepare", "run", "schedule_faults"]
 
 _ALL_DATAGRAMS = 65507
 
@@ -157,7 +157,7 @@ def prepare(scenario: Scenario, seed: int, *, trace: Callable[[float, str], None
         network.introduce()
     closers = [dice.choice(names) for _ in range(scenario.closes)]
     _schedule_messages(network, scenario, names, [] if scenario.returns else closers, dice)
-    _schedule_faults(network, scenario, names, dice)
+    schedule_faults(network, scenario, names, dice)
     _schedule_closes(network, scenario, closers, dice)
     return network
 
@@ -181,7 +181,9 @@ def _schedule_messages(
             network.at(when, lambda s=source, d=destination, p=payload: network.send(s, d, p))  # type: ignore[misc]
 
 
-def _schedule_faults(network: Network, scenario: Scenario, names: list[str], dice: Random) -> None:
+def schedule_faults(network: Network, scenario: Scenario, names: list[str], dice: Random) -> None:
+    """Let everything go wrong that the scenario names, among the hosts ``names``, at moments of its duration."""
+
     def moment() -> float:
         return network.now + dice.uniform(0.05, 0.95) * scenario.seconds
 
