@@ -38,9 +38,12 @@ from a3m.patterns import (
     XPubSocket,
     XSubSocket,
 )
+from a3m.poller import POLLET, POLLEXCLUSIVE, POLLONESHOT, Pollable, Poller, PollerStats, poll
+from a3m.proxy import ProxyReport, proxy
 from a3m.socket import LinkHandle, Socket
 from a3m.socket_core import WOULD_BLOCK
 from a3m.stats import NodeStats, SocketStats
+from a3m.waitqueue import POLLERR, POLLHUP, POLLIN, POLLOUT
 from exon import AddressInUse, BadAddress, Discovery, Options, StaticDiscovery
 
 __version__ = "0.1.0.dev0"
@@ -52,6 +55,13 @@ PUB, SUB, XPUB, XSUB = "PUB", "SUB", "XPUB", "XSUB"
 __all__ = [
     "DEALER",
     "PAIR",
+    "POLLERR",
+    "POLLET",
+    "POLLEXCLUSIVE",
+    "POLLHUP",
+    "POLLIN",
+    "POLLONESHOT",
+    "POLLOUT",
     "PUB",
     "PULL",
     "PUSH",
@@ -87,6 +97,10 @@ __all__ = [
     "Options",
     "PairSocket",
     "PollError",
+    "Pollable",
+    "Poller",
+    "PollerStats",
+    "ProxyReport",
     "PubSocket",
     "Published",
     "PullSocket",
@@ -107,4 +121,6 @@ __all__ = [
     "Timeout",
     "XPubSocket",
     "XSubSocket",
+    "poll",
+    "proxy",
 ]
