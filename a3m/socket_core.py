@@ -32,7 +32,7 @@ from a3m.waitqueue import EVENTS, POLLERR, POLLHUP, POLLIN, POLLLINK, POLLOUT, W
 WOULD_BLOCK: Any = type("WOULD_BLOCK", (), {"__repr__": lambda _: "WOULD_BLOCK"})()
 """What a method answers that cannot do it now, and never waits."""
 
-_MOST_EARLY = 4096  # control messages of one link that may overtake others
+_MOST_EARLY = 65536  # control messages of one link that may overtake others; no transport has more on the way
 _TAKEN = (State.WAIT_REPLY, State.CANCELLING_REPLY, *LIVE)  # states that use up one of max_links
 
 
@@ -361,10 +361,14 @@ class SocketCore:
         if link is None:
             return
         early = link.control_early
-        if message.body[0] < link.control_next or message.body[0] in early or len(early) >= _MOST_EARLY:
+        if message.body[0] < link.control_next or message.body[0] in early:
             raise Malformed
+        if len(early) >= _MOST_EARLY:
+            self.core.dropped["too many early messages"] += 1
+            self.manager.unlink(sender, force=True)
+            return
         early[message.body[0]] = message
-        while (following := early.pop(link.control_next, None)) is not None:
+        while link.state in LIVE and (following := early.pop(link.control_next, None)) is not None:
             link.control_next += 1
             self.on_control(link, following.type, following.body[1:])
 

@@ -92,6 +92,16 @@ class SubscriptionTrie(Generic[S]):
             del self._subscribers[subscriber]
         return self._leave(prefix, known.rank)
 
+    def wants(self, prefix: bytes, subscriber: S) -> bool:
+        """Whether somebody is subscribed to exactly this prefix.
+
+        >>> trie: SubscriptionTrie[str] = SubscriptionTrie()
+        >>> trie.add(b"a", "ann"), trie.wants(b"a", "ann"), trie.wants(b"ab", "ann"), trie.wants(b"a", "bob")
+        (True, True, False, False)
+        """
+        known = self._subscribers.get(subscriber)
+        return known is not None and prefix in known.prefixes
+
     def match(self, topic: bytes) -> list[S]:
         """Everybody who wants the topic, each once, in the order in which they came to the trie.
 

@@ -7,15 +7,22 @@ anything is sent. One copy for each subscriber, however many of its prefixes mat
 A publisher without a matching subscriber sends nothing and says so (0). A subscription takes effect when it arrives:
 what was published before is not sent. XPUB receives the subscriptions that change what it needs, XSUB sends them on:
 a proxy of the two forwards what somebody behind it wants, and nothing else.
+
+Both are bounded. A subscriber may have 100,000 prefixes of 16 MiB in all; a link that brings more is ended by force and
+counted. News of a prefix that nobody received yet are taken back when the prefix is what it was before.
 """
 
 from __future__ import annotations
 
-from collections import deque
+from collections import OrderedDict, defaultdict
 from collections.abc import Iterable, Sequence
+from itertools import count
 from typing import Any, NamedTuple
 
-from a3m.errors import BadIdentifier, BadPayload, NotSupported
+import attrs
+from attrs import define
+
+from a3m.errors import BadIdentifier, BadPayload, MessageTooLarge, NotSupported
 from a3m.flow import Item
 from a3m.ids import SocketId
 from a3m.link import Link
@@ -28,7 +35,10 @@ from a3m.waiting import call
 from a3m.waitqueue import POLLIN, POLLOUT
 
 SUBSCRIBE = FIRST_CONTROL  # [add, [prefix, ...]]
+MOST_PREFIXES = 100_000  # of one subscriber
+MOST_PREFIX_BYTES = 16 * 1024 * 1024  # of one subscriber, all together
 _MOST_TOPIC = 64 * 1024
+_BATCH_BYTES = 32 * 1024  # prefixes that travel in one message; a longer one travels alone
 
 
 class Published(NamedTuple):
@@ -59,6 +69,28 @@ def topic_bytes(topic: str) -> bytes:
     return encoded
 
 
+@define
+class _Extent:
+    """How much one subscriber wants."""
+
+    prefixes: int = 0
+    size: int = 0
+
+    def change(self, prefix: bytes, add: bool) -> None:
+        self.prefixes += 1 if add else -1
+        self.size += len(prefix) if add else -len(prefix)
+
+    @property
+    def too_large(self) -> bool:
+        return self.prefixes > MOST_PREFIXES or self.size > MOST_PREFIX_BYTES
+
+
+class _News(NamedTuple):
+    add: bool
+    peer: SocketId
+    group: int  # what came together is received together
+
+
 class XPubSocket(Socket):
     """Publishes, and receives subscriptions."""
 
@@ -70,7 +102,9 @@ class XPubSocket(Socket):
         """Nobody has subscribed yet."""
         super().__init__(*args, **options)
         self._subscriptions: SubscriptionTrie[Link] = SubscriptionTrie()
-        self._news: deque[Subscription] = deque()
+        self._extents: defaultdict[Link, _Extent] = defaultdict(_Extent)
+        self._news: OrderedDict[bytes, _News] = OrderedDict()  # changes that nobody has received yet
+        self._groups = count()
 
     def send(self, topic: str, payload: Payload, *, timeout: float | None = None, require_link: bool = False) -> int:  # type: ignore[override]
         """Publish; how many subscribers it goes to. Waits while one of them has no room."""
@@ -104,23 +138,46 @@ class XPubSocket(Socket):
         if not all(type(prefix) is bytes and len(prefix) <= _MOST_TOPIC for prefix in prefixes):
             raise Malformed
         change = self._subscriptions.add if add else self._subscriptions.discard
-        self._tell([prefix for prefix in prefixes if change(prefix, link)], add, link.peer)
+        extent = self._extents[link]
+        changed = []
+        for prefix in prefixes:
+            if self._subscriptions.wants(prefix, link) != add:
+                extent.change(prefix, add)
+                if extent.too_large:
+                    break
+                if change(prefix, link):
+                    changed.append(prefix)
+        self._tell(changed, add, link.peer)
+        if extent.too_large:
+            self.core.dropped["too many subscriptions"] += 1
+            self.manager.unlink(link.peer, force=True)
 
     def on_unlink(self, link: Link, reason: str) -> None:  # noqa: ARG002
         """Its subscriptions go, and nobody waits for it any more."""
+        self._extents.pop(link, None)
         self._tell(self._subscriptions.remove_subscriber(link), False, link.peer)
         self.wake(POLLOUT)
 
     def _tell(self, prefixes: Iterable[bytes], add: bool, peer: SocketId) -> None:
-        topics = tuple(prefix.decode(errors="replace") for prefix in prefixes)
-        if topics and self.receives:
-            self._news.append(Subscription(topics, add, peer))
-            self.wake(POLLIN)
+        if self.receives:
+            group = next(self._groups)
+            for prefix in prefixes:
+                # Changes of a prefix alternate, so one that is still here is undone by this one.
+                if self._news.pop(prefix, None) is None:
+                    self._news[prefix] = _News(add, peer, group)
+            if self._news:
+                self.wake(POLLIN)
         self.wake(POLLOUT)
 
     def try_receive(self) -> Any:
         """The next subscription: the first to a prefix, or the end of the last."""
-        return self._news.popleft() if self._news else WOULD_BLOCK
+        if not self._news:
+            return WOULD_BLOCK
+        news = next(iter(self._news.values()))
+        topics = []
+        while self._news and next(iter(self._news.values())).group == news.group:
+            topics.append(self._news.popitem(last=False)[0].decode(errors="replace"))
+        return Subscription(tuple(topics), news.add, news.peer)
 
     def can_receive_now(self) -> bool:
         """Whether there is news."""
@@ -148,6 +205,7 @@ class XSubSocket(Socket):
         """Wants nothing yet."""
         super().__init__(*args, **options)
         self._wanted: dict[bytes, None] = {}  # a set that keeps its order
+        self._extent = _Extent()
 
     def send(self, subscription: Subscription, *, timeout: float | None = None, require_link: bool = False) -> None:  # type: ignore[override]  # noqa: ARG002
         """Subscribe or unsubscribe, at every publisher, present and future. Never waits."""
@@ -160,6 +218,15 @@ class XSubSocket(Socket):
         with self.core.lock:
             self.check_open()
             changed = [prefix for prefix in dict.fromkeys(prefixes) if (prefix in self._wanted) != add]
+            extent = attrs.evolve(self._extent)
+            for prefix in changed:
+                extent.change(prefix, add)
+            if add and extent.too_large:
+                raise MessageTooLarge(
+                    f"a socket subscribes to at most {MOST_PREFIXES} topics of {MOST_PREFIX_BYTES} bytes in all; "
+                    "subscribe to a prefix that they have in common"
+                )
+            self._extent = extent
             for prefix in changed:
                 if add:
                     self._wanted[prefix] = None
@@ -167,13 +234,24 @@ class XSubSocket(Socket):
                     del self._wanted[prefix]
             if changed:
                 for link in self.established:
-                    self.send_control(link, SUBSCRIBE, (add, changed))
+                    self._announce(link, changed, add)
                 self.core.work()
+
+    def _announce(self, link: Link, prefixes: Iterable[bytes], add: bool) -> None:
+        batch: list[bytes] = []
+        size = 0
+        for prefix in prefixes:
+            if batch and size + len(prefix) > _BATCH_BYTES:
+                self.send_control(link, SUBSCRIBE, (add, batch))
+                batch, size = [], 0
+            batch.append(prefix)
+            size += len(prefix) + 5
+        if batch:
+            self.send_control(link, SUBSCRIBE, (add, batch))
 
     def on_link(self, link: Link) -> None:
         """A new publisher is told everything."""
-        if self._wanted:
-            self.send_control(link, SUBSCRIBE, (True, list(self._wanted)))
+        self._announce(link, self._wanted, True)
 
     def try_receive(self) -> Any:
         """The next message with its topic."""
