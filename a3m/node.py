@@ -71,6 +71,46 @@ class CloseReport:
     peers: Mapping[str, str]
 
 
+def check_arguments(id: str, store: None, options: Options | None) -> None:
+    """Raise if no node can be made of these."""
+    check_node(id)
+    if store is not None:
+        raise NotSupported("durable nodes are not there yet; leave store out")
+    if options is not None and not isinstance(options, Options):
+        raise TypeError(f"options are a3m.Options(name=value, ...), not {type(options).__name__}")
+
+
+def make_core(id: str, udp: UdpSocket, options: Options | None, time: Callable[[], float]) -> Core:
+    """The node itself, in a new life; whoever asks for it has to drive it."""
+    options = options if options is not None else Options()
+    # What the socket's buffer cannot hold is lost without any congestion, so no sender may have more on the way.
+    room = min(options.receive_bytes, udp.receive_buffer // 2)
+    transport = Transport(
+        id,
+        epoch=secrets.randbelow(2**63 - 1) + 1,
+        secret=secrets.token_bytes(16),
+        options=attrs.evolve(options, receive_bytes=room),
+    )
+    return Core(transport, random=Random(), time=time)
+
+
+def find_pattern(known: Mapping[str, type[Socket]], pattern: str | type[Socket]) -> type[Socket]:
+    """The class of a pattern that is given by name, or as a class."""
+    if not isinstance(pattern, str):
+        return pattern
+    if pattern not in known:
+        names = ", ".join(sorted(known))
+        raise NotSupported(f"no pattern {pattern!r}; there are {names}. Make others known with register_pattern()")
+    return known[pattern]
+
+
+def report_of(core: Core) -> CloseReport:
+    """How the close of a node went. With the lock held."""
+    report = core.transport.report()
+    undelivered, unknown = core.count_undelivered()
+    return CloseReport(report.clean and not undelivered and not unknown, undelivered, unknown, dict(report.peers))
+
+
 class Node:
     """Sockets with names, on one UDP port.
 
@@ -103,22 +143,10 @@ class Node:
         socket: Callable[[str], UdpSocket] = UdpSocket,
     ) -> None:
         """Running when constructed."""
-        check_node(id)
-        if store is not None:
-            raise NotSupported("durable nodes are not there yet; leave store out")
-        options = options if options is not None else Options()
-        if not isinstance(options, Options):
-            raise TypeError(f"options are a3m.Options(name=value, ...), not {type(options).__name__}")
+        check_arguments(id, store, options)
         udp = socket(bind)
         self._open_socket = socket
-        room = min(options.receive_bytes, udp.receive_buffer // 2)
-        transport = Transport(
-            id,
-            epoch=secrets.randbelow(2**63 - 1) + 1,
-            secret=secrets.token_bytes(16),
-            options=attrs.evolve(options, receive_bytes=room),
-        )
-        self._core = Core(transport, random=Random(), time=monotonic)
+        self._core = make_core(id, udp, options, monotonic)
         self._patterns = {pattern.protocol: pattern for pattern in PATTERNS}
         self._closing = Lock()
         self._report: CloseReport | None = None
@@ -152,15 +180,7 @@ class Node:
 
     def socket(self, pattern: str | type[_AnySocket], tag: str, **options: Any) -> Any:
         """A socket of a pattern: one of :data:`a3m.PUSH` and so on, a registered name, or a class."""
-        if isinstance(pattern, str):
-            if pattern not in self._patterns:
-                known = ", ".join(sorted(self._patterns))
-                raise NotSupported(
-                    f"no pattern {pattern!r}; there are {known}. Make others known with register_pattern()"
-                )
-            cls: type[Socket] = self._patterns[pattern]
-        else:
-            cls = pattern
+        cls = find_pattern(self._patterns, pattern)
         with self._core.lock:
             return cls(self._core, tag, **options)
 
@@ -288,10 +308,7 @@ class Node:
         done.acquire(timeout=max(0.0, deadline - monotonic()))
         with core.lock:
             core.when_closed = None
-            report = core.transport.report()
-            undelivered, unknown = core.count_undelivered()
-            clean = report.clean and not undelivered and not unknown
-            self._report = CloseReport(clean, undelivered, unknown, dict(report.peers))
+            self._report = report_of(core)
             core.wake_watchers()
         self._engine.stop()
         return self._report

@@ -50,19 +50,9 @@ def call(
     deadline = None if timeout is None else core.time() + timeout
     while True:
         with core.lock:
-            check(socket, events, closed_is_done)
-            result = attempt()
-            core.work()
+            result = step(socket, events, attempt, timeout, deadline, require_link, closed_is_done, partial)
             if result is not WOULD_BLOCK:
                 return result
-            if closed_is_done and socket.closed and socket.try_closed() is None:
-                return None
-            if require_link and not socket.has_links:
-                raise NoLinks(f"{socket.id} has no link, and none is being made; call link(), or let a peer link to it")
-            if deadline is not None and deadline <= core.time():
-                if partial():
-                    return None
-                raise Timeout(explain(socket, events, timeout))
             parked = _Parked()
             entry = socket.wait_entry(events, parked.wake)
             socket.wait_queue.add(entry)
@@ -75,6 +65,37 @@ def call(
                 socket.wait_queue.remove(entry)
                 if parked.woken and leaving:
                     socket.pass_on(events)
+
+
+def step(
+    socket: SocketCore,
+    events: int,
+    attempt: Callable[[], Any],
+    timeout: float | None,
+    deadline: float | None,
+    require_link: bool,
+    closed_is_done: bool,
+    partial: Callable[[], bool],
+) -> Any:
+    """What ``attempt`` answers, or WOULD_BLOCK if the caller has to wait for ``events``. With the lock held.
+
+    The part of a call that does not depend on who waits, and how: threads do in :func:`call`, tasks elsewhere.
+    """
+    core = socket.core
+    check(socket, events, closed_is_done)
+    result = attempt()
+    core.work()
+    if result is not WOULD_BLOCK:
+        return result
+    if closed_is_done and socket.closed and socket.try_closed() is None:
+        return None
+    if require_link and not socket.has_links:
+        raise NoLinks(f"{socket.id} has no link, and none is being made; call link(), or let a peer link to it")
+    if _over(deadline, core.time()):
+        if partial():
+            return None
+        raise Timeout(explain(socket, events, timeout))
+    return WOULD_BLOCK
 
 
 def _over(deadline: float | None, now: float) -> bool:
