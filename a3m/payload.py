@@ -16,27 +16,46 @@ from a3m.flow import Item
 Part = bytes | bytearray | memoryview
 Payload = Part | Sequence[Part]
 OVERHEAD = 1024  # bytes of a message that are not payload, at the most
+MOST_HOPS = 64  # of a route
+_PART = 5  # bytes that a part or a hop takes besides its own, at the most
 
 
 def to_item(payload: Payload, limit: int) -> Item:
     """A payload as it travels."""
     item: Item
     if type(payload) is bytes:
-        item, size = payload, len(payload)
+        item = payload
     elif isinstance(payload, (bytes, bytearray, memoryview)):
         item = bytes(payload)
-        size = len(item)
     else:
         item = _parts(payload)
-        size = sum(map(len, item))
         if len(item) == 1:
             item = item[0]
+    return check_size(item, limit)
+
+
+def check_size(item: Item, limit: int) -> Item:
+    """The message itself, if one may be that large."""
+    size = size_of(item)
     if size > limit - OVERHEAD:
         raise MessageTooLarge(
             f"the message has {size} bytes, at most {limit - OVERHEAD} are allowed; send it in several messages, or "
             "raise max_message in the node's options on both sides"
         )
     return item
+
+
+def size_of(item: Item) -> int:
+    """How large a message is where it travels, with its way and what its parts cost.
+
+    >>> size_of(b"abc"), size_of([b"abc", b""]), size_of([None, ["node/tag"], b"abc"])
+    (3, 13, 16)
+    """
+    if type(item) is bytes:
+        return len(item)
+    if item[0] is None:
+        return size_of(item[2]) + sum(len(hop.encode()) + _PART for hop in item[1])
+    return sum(map(len, item)) + _PART * len(item)
 
 
 def _parts(payload: Any) -> list[bytes]:
@@ -82,7 +101,7 @@ def is_item(item: Any) -> bool:
         return (
             len(item) == 3
             and type(item[1]) is list
-            and 0 < len(item[1]) <= 64
+            and 0 < len(item[1]) <= MOST_HOPS
             and all(type(hop) is str for hop in item[1])
             and _is_body(item[2])
         )

@@ -17,7 +17,7 @@ from a3m.errors import BadIdentifier, NoRoute
 from a3m.flow import Item
 from a3m.ids import SocketId
 from a3m.link import Link
-from a3m.payload import Payload, from_body, routed, split
+from a3m.payload import MOST_HOPS, Payload, check_size, from_body, routed, split
 from a3m.socket import Socket
 from a3m.socket_core import WOULD_BLOCK
 from a3m.waiting import call
@@ -67,13 +67,14 @@ class RouterSocket(Socket):
 
     def prepare(self, payload: Payload, *, to: str | SocketId | Sequence[str] = ()) -> Item:
         """The message with the hops it has to go, the next one last."""
-        if isinstance(to, (str, SocketId)):
-            to = (str(SocketId.parse(to)),)
-        if not to or not all(isinstance(hop, str) for hop in to):
+        hops: Any = (str(SocketId.parse(to)),) if isinstance(to, (str, SocketId)) else to
+        if not isinstance(hops, Sequence) or not hops or not all(isinstance(hop, str) for hop in hops):
             raise BadIdentifier(
                 "say to whom: send(payload, to='node/tag'), or to the route of a message that was received"
             )
-        return routed(to, super().prepare(payload))
+        if len(hops) > MOST_HOPS + 1:  # the last one does not travel
+            raise BadIdentifier(f"a route has at most {MOST_HOPS} hops after the first, this one has {len(hops) - 1}")
+        return check_size(routed(hops, super().prepare(payload)), self.core.transport.options.max_message)
 
     def next_hop(self, item: Item) -> tuple[Link, Item]:
         """The link that the message goes over, and the message for whoever is there."""

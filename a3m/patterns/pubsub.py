@@ -27,7 +27,7 @@ from a3m.flow import Item
 from a3m.ids import SocketId
 from a3m.link import Link
 from a3m.messages import FIRST_CONTROL, Malformed
-from a3m.payload import Payload, from_body
+from a3m.payload import OVERHEAD, Payload, check_size, from_body
 from a3m.socket import Socket
 from a3m.socket_core import WOULD_BLOCK
 from a3m.trie import SubscriptionTrie
@@ -115,7 +115,8 @@ class XPubSocket(Socket):
     def prepare(self, topic: str, payload: Payload) -> Item:  # type: ignore[override]
         """Topic and payload as parts of one message."""
         body = super().prepare(payload)
-        return [topic_bytes(topic), body] if type(body) is bytes else [topic_bytes(topic), *body]
+        item = [topic_bytes(topic), body] if type(body) is bytes else [topic_bytes(topic), *body]
+        return check_size(item, self.core.transport.options.max_message)
 
     def send_many(self, *_: Any, **__: Any) -> int:
         """Each message has a topic of its own, so there is no such call."""
@@ -214,7 +215,8 @@ class XSubSocket(Socket):
         self._change(subscription.topics, subscription.subscribe)
 
     def _change(self, topics: Sequence[str], add: bool) -> None:
-        prefixes = [topic_bytes(topic) for topic in topics]
+        limit = self.core.transport.options.max_message
+        prefixes = [check_size(topic_bytes(topic), limit) for topic in topics]
         with self.core.lock:
             self.check_open()
             changed = [prefix for prefix in dict.fromkeys(prefixes) if (prefix in self._wanted) != add]
@@ -238,10 +240,11 @@ class XSubSocket(Socket):
                 self.core.work()
 
     def _announce(self, link: Link, prefixes: Iterable[bytes], add: bool) -> None:
+        most = min(_BATCH_BYTES, self.core.transport.options.max_message - OVERHEAD)
         batch: list[bytes] = []
         size = 0
         for prefix in prefixes:
-            if batch and size + len(prefix) > _BATCH_BYTES:
+            if batch and size + len(prefix) > most:
                 self.send_control(link, SUBSCRIBE, (add, batch))
                 batch, size = [], 0
             batch.append(prefix)
