@@ -15,6 +15,8 @@ from collections import OrderedDict, deque
 from collections.abc import Callable, Iterator, Mapping
 from typing import Any, ClassVar
 
+import attrs
+
 from a3m import messages
 from a3m.core import Core
 from a3m.errors import Closed, LinkClosed, LinkRefused, NoLinks, NotSupported
@@ -45,14 +47,15 @@ class SocketCore:
     receives: ClassVar[bool] = True
     alike: ClassVar[bool] = True  # whether any message that waits can use any credit
     defaults: ClassVar[Mapping[str, Any]] = {}
+    options_type: ClassVar[type[SocketOptions]] = SocketOptions
 
     def __init__(self, core: Core, tag: str, **options: Any) -> None:
         """Made by :meth:`a3m.Node.socket`."""
         self.id = SocketId(core.id, tag)
         try:
-            self.options = SocketOptions(**{**self.defaults, **options})
+            self.options = self.options_type(**{**self.defaults, **options})
         except TypeError:
-            unknown = sorted(set(options) - set(SocketOptions.__slots__))
+            unknown = sorted(set(options) - {name.name for name in attrs.fields(self.options_type)})
             raise TypeError(f"no such option: {', '.join(unknown)}; see a3m.SocketOptions") from None
         self.manager = LinkManager(self)
         self.core = core

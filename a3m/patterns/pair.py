@@ -5,10 +5,25 @@ A third one that wants to link is put off until the place is free.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from typing import Any, ClassVar
 
+from attrs import Attribute, define, field
+
+from a3m.options import SocketOptions
 from a3m.socket import Socket
+
+
+def _one(_: object, __: Attribute[Any], value: object) -> None:
+    if type(value) is not int or value != 1:
+        raise ValueError(f"a PAIR socket has one link, so max_links is 1, not {value!r}")
+
+
+@define(kw_only=True)
+class PairOptions(SocketOptions):
+    """Options of a socket with one link."""
+
+    max_links: int | None = field(default=1, validator=_one)
+    """One."""
 
 
 class PairSocket(Socket):
@@ -16,4 +31,4 @@ class PairSocket(Socket):
 
     protocol = "PAIR"
     compatible = frozenset({"PAIR"})
-    defaults: ClassVar[Mapping[str, Any]] = {"max_links": 1}
+    options_type: ClassVar[type[SocketOptions]] = PairOptions
