@@ -50,9 +50,21 @@ install: $(VENV)/.installed-dev ## create .venv and install the package with the
 # ── checks ───────────────────────────────────────────────────────────────────────────────────────────────────────────
 
 .PHONY: test
-test: lint ## run every check and all tests; what CI runs
+test: lint nettools ## run every check and all tests; what CI runs
 	$(call say,pytest with $(JOBS) processes)
 	@$(BIN)/pytest -n $(JOBS)
+
+# The tests with network namespaces need these. Without them, or without root, those tests skip and say why.
+.PHONY: nettools
+nettools:
+	@missing=; for tool in ip:iproute2 nft:nftables ethtool:ethtool; do \
+	    command -v $${tool%%:*} > /dev/null || missing="$$missing $${tool##*:}"; \
+	done; \
+	if [ -n "$$missing" ] && [ "$$(id -u)" = 0 ] && command -v apt-get > /dev/null; then \
+	    printf '==> %s\n' "installing$$missing for the network tests"; \
+	    { apt-get update -qq && DEBIAN_FRONTEND=noninteractive apt-get install -qq -y --no-install-recommends $$missing; } \
+	        > /dev/null 2>&1 || echo "could not install$$missing; tests that need them will skip" >&2; \
+	fi
 
 .PHONY: lint
 lint: $(VENV)/.installed-dev ## ruff, mypy and the import contracts
