@@ -12,7 +12,7 @@ from typing import Any
 import pytest
 
 import a3m
-from a3m import Node, Socket
+from a3m import Node, Socket, Subscription
 from a3m.proxy import ProxyReport
 from tests.exon.endpoints import PATIENCE, eventually, in_background
 
@@ -211,6 +211,26 @@ def test_a_subscriber_that_has_room_gets_what_another_has_no_room_for(world: Wor
     assert full.recv(timeout=PATIENCE) == ("full", b"1")
 
 
+def test_a_publisher_whose_message_has_to_wait_lets_others_go_first(world: World) -> None:
+    first, second = world("a").pub("first"), world("a").pub("second")
+    full, free = world("b").sub("full", capacity=1), world("b").sub("free", capacity=1)
+    xsub, xpub = world("relay").xsub("in"), world("relay").xpub("out")
+    world.proxy(xsub, xpub)
+    for publisher in (first, second):
+        link(publisher, "relay/in")
+    link(full, "relay/out")
+    link(free, "relay/out")
+    full.subscribe("full")
+    free.subscribe("free")
+    eventually(lambda: first._subscriptions.match(b"full") and second._subscriptions.match(b"free"))
+    first.send("full", b"1")
+    first.send("full", b"2")
+    eventually(lambda: xsub.stats().queued == 1 and full.stats().queued == 1)
+    second.send("free", b"1")
+    assert free.recv(timeout=PATIENCE) == ("free", b"1")
+    assert take(full, 2) == [("full", b"1"), ("full", b"2")]
+
+
 def test_replies_to_those_who_left_are_counted_and_the_others_arrive(world: World) -> None:
     gone, here = world("a").dealer("gone"), world("a").dealer("here")
     router, dealer = world("relay").router("front"), world("relay").dealer("back")
@@ -247,6 +267,17 @@ def test_closing_the_front_forwards_what_has_come(world: World) -> None:
     link(push, "b/sink")
     assert take(sink, 600) == [b"%d" % number for number in range(600)]
     assert running.result(PATIENCE).forwarded == 600
+
+
+def test_nothing_is_taken_for_a_target_that_is_closed(world: World) -> None:
+    pub, xsub, xpub = world("a").pub("news"), world("relay").xsub("in"), world("relay").xpub("out")
+    link(pub, "relay/in")
+    xsub.send(Subscription(("",), True))
+    eventually(lambda: pub.send("weather", b"sunny"))
+    eventually(lambda: xsub.stats().queued == 1)
+    xpub.close()
+    assert a3m.proxy(xsub, xpub) == ProxyReport(0, 0, 0, 0, 0)
+    assert xsub.recv(timeout=0) == ("weather", b"sunny")  # an XPUB without links would have sent it to nobody
 
 
 @pytest.mark.parametrize("closed", [0, 1])
@@ -324,10 +355,11 @@ def test_a_capture_socket_without_room_does_not_hold_up_the_proxy(world: World) 
     assert take(watcher, 5) == [b"%d" % number for number in range(5)]
 
 
-def test_a_closed_capture_socket_is_only_counted(world: World) -> None:
+@pytest.mark.parametrize("pattern", ["push", "pub"])
+def test_a_closed_capture_socket_is_only_counted(world: World, pattern: str) -> None:
     source, sink = world("a").push("source"), world("b").pull("sink")
     pull, push = world("relay").pull("in"), world("relay").push("out")
-    capture = world("relay").push("capture")
+    capture = getattr(world("relay"), pattern)("capture")
     capture.close()
     running = world.proxy(pull, push, capture=capture)
     link(source, "relay/in")
