@@ -9,7 +9,7 @@ from attrs import Factory, define
 from a3m.flow import Incoming, Outgoing
 from a3m.ids import SocketId
 from a3m.link_machine import State
-from a3m.messages import Message, Metadata, Reply
+from a3m.messages import Message, Metadata
 
 
 class LinkInfo(NamedTuple):
@@ -36,10 +36,11 @@ class Link:
     theirs: int = 0  # the peer's, 0 while it is not known
     told: bool = False  # the peer was told about us in this conversation
     metadata: Metadata | None = None  # the peer's
-    reply: Reply | None = None  # the peer's, while it waits for the metadata
+    replied: bool = False  # the peer's reply has come; otherwise it is under way, however much else has come
     custom: Any = None  # what link() was told to say about us
     capacity: int = 0  # what the peer was told it may send
     tries: int = 0
+    silent: int = 0  # rounds in which nothing came from the peer
     retry_at: float | None = None
     since: float = 0.0
     outgoing: Outgoing | None = None  # while established or unlinking

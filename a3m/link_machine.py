@@ -4,18 +4,19 @@ Two sockets agree on a link in two phases: each tells the other about itself (*m
 LINKREPLY), and each says whether it wants (*reply*). Only who knows both replies knows the outcome, and one of the two
 always knows first. The network delivers each message once, in any order. Everything difficult follows from that:
 
-* A reply without metadata says that the sender's own LINK is under way and was overtaken: wait for it (WAIT_METADATA),
-  or it would later look like a new request.
-* Data, or UNLINK, before the reply says that the reply is yes.
+* A yes without metadata says that the sender's own LINK is under way and was overtaken: wait for it (WAIT_METADATA),
+  for without it there is nothing to judge. A no always comes with metadata: it is the end, whatever else comes.
+* Data, or UNLINK, before the reply says that the reply is yes. It is under way, and the conversation is not over before
+  it has come, too.
 * A LINK of another conversation says that the other side has finished with this one; whatever ends it here is under
   way, so the other side is told to ask again later (LINK_EXISTS).
 
 A conversation is named by the incarnations of both ends, which every message carries; a message of another conversation
-never gets as far as this table. Where the seed has one state CANCELLING, here are three, because what is still to come
-differs; and UNLINK before the reply goes straight to UNLINKING, because with exact names nothing is left to wait for.
+never gets as far as this table. Whoever speaks in a conversation that is over is told so (a forced UNLINK), and that is
+never answered. Where the seed has one state CANCELLING, here are three, because what is still to come differs.
 
-The table is data: :mod:`a3m.link_manager` executes it, the explorer in ``tests/model`` walks through all of it, and the
-diagram in ``docs/links.md`` is drawn from it by :func:`diagram`.
+The table is data: :mod:`a3m.link_manager` executes it, the explorer in ``tests/model_links`` walks through all of it,
+and the diagram in ``docs/links.md`` is drawn from it by :func:`diagram`.
 """
 
 from __future__ import annotations
@@ -105,19 +106,15 @@ def _build() -> dict[State, dict[Input, Step]]:
     def stay(state: State, *actions: Action) -> Step:
         return Step(state, actions)
 
-    decided = {  # metadata and reply are both known, and the link is wanted here
+    decided = {  # the peer said yes and we know its metadata, and the link is wanted here
         i.AGREED: established,
         i.DECLINED_LATER: Step(s.WAIT_RETRY, (a.SEND_NO, a.SCHEDULE)),
         i.DECLINED_NEVER: Step(s.ABSENT, (a.SEND_NO, a.REFUSE)),
-        i.PUT_OFF: again,
-        i.REFUSED: refused,
     }
     decided_against = {  # the same, and it is no longer wanted here
         i.AGREED: canceled,
         i.DECLINED_LATER: canceled,
         i.DECLINED_NEVER: canceled,
-        i.PUT_OFF: gone,
-        i.REFUSED: gone,
     }
     return {
         s.ABSENT: {
@@ -133,9 +130,9 @@ def _build() -> dict[State, dict[Input, Step]]:
             i.REQUEST_YES: Step(s.WAIT_REPLY, (a.SEND_YES,)),
             i.REQUEST_LATER: Step(s.WAIT_RETRY, (a.SEND_NO, a.SCHEDULE)),
             i.REQUEST_NEVER: Step(s.ABSENT, (a.SEND_NO, a.REFUSE)),
+            i.PUT_OFF: again,
+            i.REFUSED: refused,
             i.REPLY_YES: Step(s.WAIT_METADATA),
-            i.REPLY_LATER: Step(s.WAIT_METADATA),
-            i.REPLY_NEVER: Step(s.WAIT_METADATA),
             i.PEER_LOST: again,
             i.FORCED: again,
         },
@@ -173,9 +170,9 @@ def _build() -> dict[State, dict[Input, Step]]:
             i.REQUEST_YES: canceled,
             i.REQUEST_LATER: canceled,
             i.REQUEST_NEVER: canceled,
+            i.PUT_OFF: gone,
+            i.REFUSED: gone,
             i.REPLY_YES: Step(s.CANCELLING_METADATA),
-            i.REPLY_LATER: Step(s.CANCELLING_METADATA),
-            i.REPLY_NEVER: Step(s.CANCELLING_METADATA),
             i.PEER_LOST: gone,
             i.FORCED: gone,
         },

@@ -1,7 +1,7 @@
 """Links of one socket: turns calls and messages into inputs of the table, and carries out what it says.
 
-No time, no threads, no sockets: everything outside is behind :class:`Port`, so that the explorer in ``tests/model`` can
-run two of these through every interleaving.
+No time, no threads, no sockets: everything outside is behind :class:`Port`. The explorer in ``tests/model_links`` runs
+two or three of these through every interleaving.
 """
 
 from __future__ import annotations
@@ -26,8 +26,7 @@ _ENDING = (
 )
 LIVE = (State.ESTABLISHED, State.UNLINKING)
 
-_REQUEST = {Reply.OK: Input.REQUEST_YES}
-_REPLY = {Reply.OK: Input.REPLY_YES}
+BY_US = "unlinked"  # the reason of a link's end that nobody need be told
 
 
 class Port(Protocol):
@@ -89,7 +88,7 @@ class LinkManager:
             return
         link.relink = False
         link.wanted = False
-        self._step(link, Input.CALL_FORCE if force else Input.CALL_UNLINK, "unlinked")
+        self._step(link, Input.CALL_FORCE if force else Input.CALL_UNLINK, BY_US)
 
     def retry(self, link: Link) -> None:
         """The time that :meth:`Port.schedule` was asked for has come."""
@@ -107,6 +106,8 @@ class LinkManager:
     def on_link(self, sender: SocketId, message: Message) -> None:
         """LINK: the peer wants a link, and tells about itself."""
         metadata = metadata_of(message.body)
+        if not message.mine:
+            raise Malformed
         link = self.links.get(sender)
         if link is not None and link.metadata is not None and link.metadata.life != metadata.life:
             # Its node has lost its memory, and the old link with it. Nobody else will tell us.
@@ -114,89 +115,115 @@ class LinkManager:
             link = self.links.get(sender)
         if link is None:
             link = Link(sender)
-        verdict = self._port.judge(sender, metadata, link.wanted)
         if link.state in _IDLE or link.state in _BEFORE_METADATA:
-            self._begin(link, message.mine, metadata)
-            self._step(
-                link, _REQUEST.get(verdict) or _unless(verdict, Input.REQUEST_NEVER, Input.REQUEST_LATER), verdict
-            )
-        elif message.mine == link.theirs:
-            if link.state in _OVERTAKEN:
-                link.metadata = metadata
-                assert link.reply is not None
-                self._step(link, _combine(link.reply, verdict), verdict if link.reply is Reply.OK else link.reply)
-        else:
-            self._answer(sender, message.mine, Reply.LINK_EXISTS, link)
+            verdict = self._port.judge(sender, metadata, link.wanted)
+            link.theirs, link.metadata = message.mine, metadata
+            self._step(link, _request(verdict), verdict)
+        elif message.mine != link.theirs:
+            self._step(link, Input.REQUEST_OTHER, other=message.mine)
+        elif link.state in _OVERTAKEN:
+            link.metadata = metadata
+            self._decide(link, Reply.OK)  # nothing else is said without metadata
 
     def on_reply(self, sender: SocketId, message: Message) -> None:
         """LINKREPLY: whether the peer wants the link that we asked for."""
-        if not message.body or message.body[0] not in set(Reply):
+        if not message.body or type(message.body[0]) is not int or message.body[0] not in set(Reply):
             raise Malformed
         code = Reply(message.body[0])
         metadata = metadata_of(message.body[1:]) if len(message.body) > 1 else None
-        link = self.links.get(sender)
-        if link is None or not link.mine or message.yours != link.mine:
+        if (not message.mine) if code is Reply.OK else (metadata is None):
+            raise Malformed
+        link = self._addressee(sender, message)
+        if link is None or (link.theirs and message.mine != link.theirs):
             if code is Reply.OK:
-                self._end(sender, message.mine)  # it waits for the reply of somebody who is not there any more
+                self._end(sender, message)  # it waits for somebody who is not there any more
+            if link is not None and link.state in _BEFORE_REPLY:
+                self._disown(link)
+                self._step(link, Input.FORCED if code is Reply.OK else _verdict(code), code)
             return
-        if link.state in _BEFORE_METADATA:
-            link.theirs = message.mine
-            if metadata is None:
-                link.reply = code
-                self._step(link, _REPLY.get(code) or _unless(code, Input.REPLY_NEVER, Input.REPLY_LATER))
-                return
-            link.metadata = metadata
-            verdict = self._port.judge(sender, metadata, link.wanted)
-            self._step(link, _combine(code, verdict), verdict if code is Reply.OK else code)
-        elif link.state in _BEFORE_REPLY and message.mine in (0, link.theirs):
-            self._step(link, _REPLY.get(code) or _unless(code, Input.REPLY_NEVER, Input.REPLY_LATER), code)
+        link.replied = True
+        if link.state in _BEFORE_METADATA and metadata is not None:
+            link.theirs, link.metadata = message.mine, metadata
+            self._decide(link, code)
+            return
+        link.theirs = message.mine
+        self._step(link, _verdict(code), code)
+        self.check_done(link)
 
     def on_unlink(self, sender: SocketId, message: Message) -> None:
-        """UNLINK: the peer sends nothing more, and says how much it sent in all."""
+        """UNLINK: the peer sends nothing more, and says how much it sent in all; or, forced, that all is over."""
         if len(message.body) != 2 or type(message.body[0]) is not int or type(message.body[1]) is not bool:
             raise Malformed
         sent, forced = message.body
-        link = self.links.get(sender)
-        if link is None or not link.mine or message.yours != link.mine or message.mine not in (0, link.theirs):
-            if not forced:
-                self._end(sender, message.mine)
-            return
+        link = self._addressee(sender, message)
         if forced:
-            self._step(link, Input.FORCED, "the peer ended it")
+            self._on_forced(link, message)
+        elif link is None or message.mine != link.theirs:
+            self._end(sender, message)
+        else:
+            self._step(link, Input.UNLINK, "the peer unlinked")
+            if link.state is State.UNLINKING and link.incoming is not None:
+                link.incoming.goal = sent
+                self.check_done(link)
+
+    def _on_forced(self, link: Link | None, message: Message) -> None:
+        if link is None:
             return
-        self._step(link, Input.UNLINK, "the peer unlinked")
-        if link.state is State.UNLINKING and link.incoming is not None:
-            link.incoming.goal = sent
-            self.check_done(link)
+        if link.theirs and message.mine != link.theirs:
+            if link.state not in _BEFORE_REPLY:
+                return
+            self._disown(link)
+        self._step(link, Input.FORCED, "the peer ended it")
 
     def on_traffic(self, sender: SocketId, message: Message) -> Link | None:
         """DATA, FLOW or a control message: the link it belongs to, if it still counts."""
-        link = self.links.get(sender)
-        if link is None or not link.mine or message.yours != link.mine or message.mine != link.theirs:
+        link = self._addressee(sender, message)
+        if link is None or message.mine != link.theirs:
             if message.type == messages.DATA:
-                self._end(sender, message.mine)
+                self._end(sender, message)
             return None
         self._step(link, Input.TRAFFIC)
         return link if link.state in LIVE else None
 
     def on_error(self, sender: SocketId, message: Message) -> None:
         """ERROR: there is no such socket."""
-        link = self.links.get(sender)
-        if link is not None and link.mine and message.yours == link.mine:
+        link = self._addressee(sender, message)
+        if link is not None:
+            if link.state in _BEFORE_REPLY:
+                self._disown(link)
             self._step(link, Input.PEER_LOST, "there is no such socket")
 
     def check_done(self, link: Link) -> None:
-        """A message arrived while unlinking: was it the last?"""
-        if link.state is State.UNLINKING and link.incoming is not None and link.incoming.all_here:
-            self._step(link, Input.ALL_HERE, "unlinked")
+        """A message arrived while unlinking: was it the last?
+
+        The reply counts, too: if it came when nobody remembers the conversation, its sender would be told so, and give
+        up what is still under way to it.
+        """
+        if link.state is State.UNLINKING and link.incoming is not None and link.incoming.all_here and link.replied:
+            self._step(link, Input.ALL_HERE, BY_US)
 
     # -- the table at work -------------------------------------------------------------------------------------------
 
-    def _begin(self, link: Link, theirs: int, metadata: Metadata) -> None:
-        link.theirs = theirs
-        link.metadata = metadata
+    def _decide(self, link: Link, theirs: Reply) -> None:
+        """Metadata and reply are both known now."""
+        assert link.metadata is not None
+        ours = self._port.judge(link.peer, link.metadata, link.wanted)
+        self._step(link, _combine(theirs, ours), _worse(theirs, ours))
 
-    def _step(self, link: Link, event: Input, why: Reply | str = "") -> None:
+    def _addressee(self, sender: SocketId, message: Message) -> Link | None:
+        """The link whose present conversation a message speaks to; it may still speak of another one."""
+        link = self.links.get(sender)
+        return link if link is not None and link.mine and message.yours == link.mine else None
+
+    def _disown(self, link: Link) -> None:
+        """End a conversation in which we wait for a reply, because our LINK was answered outside it.
+
+        That happens when requests cross after a refusal or a forced end: the one of the peer began this conversation
+        here, and ours began another one there, or none. The peer has no metadata of us and waits in vain for it.
+        """
+        self._port.post(link.peer, messages.UNLINK, link.mine, link.theirs, (0, True))
+
+    def _step(self, link: Link, event: Input, why: Reply | str = "", other: int = 0) -> None:
         cell = step(link.state, event, link.wanted)
         if cell is None:
             return
@@ -205,36 +232,34 @@ class LinkManager:
         if before is State.ABSENT and cell.next is not State.ABSENT:
             self.links[link.peer] = link
         for action in cell.actions:
-            self._perform(link, action, before, why)
+            self._perform(link, action, before, why, other)
         if cell.next is State.ABSENT:
             self._remove(link)
 
     def _remove(self, link: Link) -> None:
         if self.links.get(link.peer) is link:
             del self.links[link.peer]
-        link.mine = 0
         if link.relink:
             self.link(link.peer, link.custom)
 
-    def _perform(self, link: Link, action: Action, before: State, why: Reply | str) -> None:
+    def _perform(self, link: Link, action: Action, before: State, why: Reply | str, other: int) -> None:
         port = self._port
         match action:
             case Action.SEND_LINK:
-                link.mine, link.theirs, link.metadata, link.reply = port.next_incarnation(), 0, None, None
-                link.told = True
+                link.mine, link.theirs, link.metadata = port.next_incarnation(), 0, None
+                link.told, link.replied = True, False
                 port.post(link.peer, messages.LINK, link.mine, 0, port.about_us(link))
             case Action.SEND_YES:
                 if before in _IDLE:
-                    link.mine, link.told = port.next_incarnation(), False
-                self._send_reply(link, Reply.OK)
+                    link.mine, link.told, link.replied = port.next_incarnation(), False, False
+                self._send_reply(link)
             case Action.SEND_NO:
                 assert isinstance(why, Reply)
-                if before in _IDLE:
-                    self._answer(link.peer, link.theirs, why, link)
-                else:
-                    self._send_reply(link, why)
+                self._decline(link, 0 if before in _IDLE else link.mine, link.theirs, why)
             case Action.SEND_CANCELED:
-                self._send_reply(link, Reply.CANCELED)
+                self._decline(link, link.mine, link.theirs, Reply.CANCELED)
+            case Action.SEND_EXISTS:
+                self._decline(link, 0, other, Reply.LINK_EXISTS)
             case Action.SEND_UNLINK:
                 assert link.outgoing is not None
                 port.post(link.peer, messages.UNLINK, link.mine, link.theirs, (link.outgoing.sent, False))
@@ -257,7 +282,7 @@ class LinkManager:
             fresh = Link(link.peer, State.WAIT_RETRY, wanted=True, custom=link.custom)
             self.links[link.peer] = link = fresh
         link.mine = link.theirs = 0
-        link.metadata = link.reply = None
+        link.metadata = None
         self._port.schedule(link)
 
     def _close(self, link: Link, reason: str) -> None:
@@ -266,22 +291,36 @@ class LinkManager:
             del self.links[link.peer]
         self._port.link_down(link, reason)
 
-    def _send_reply(self, link: Link, code: Reply) -> None:
+    def _send_reply(self, link: Link) -> None:
         about = () if link.told else self._port.about_us(link)
         link.told = True
-        self._port.post(link.peer, messages.LINKREPLY, link.mine, link.theirs, (int(code), *about))
+        self._port.post(link.peer, messages.LINKREPLY, link.mine, link.theirs, (int(Reply.OK), *about))
 
-    def _answer(self, peer: SocketId, theirs: int, code: Reply, link: Link) -> None:
-        """Answer a request for which there is no conversation."""
-        self._port.post(peer, messages.LINKREPLY, 0, theirs, (int(code), *self._port.about_us(link)))
+    def _decline(self, link: Link, mine: int, theirs: int, code: Reply) -> None:
+        """Say no, with ``mine`` 0 if there is no conversation. Always with metadata: we do not wait for questions."""
+        about = self._port.about_us(Link(link.peer, custom=link.custom))  # what this link was promised stays as it is
+        self._port.post(link.peer, messages.LINKREPLY, mine, theirs, (int(code), *about))
 
-    def _end(self, peer: SocketId, theirs: int) -> None:
+    def _end(self, peer: SocketId, message: Message) -> None:
         """Tell somebody that the conversation it goes on with is over."""
-        self._port.post(peer, messages.UNLINK, 0, theirs, (0, True))
+        self._port.post(peer, messages.UNLINK, message.yours, message.mine, (0, True))
 
 
-def _unless(code: Reply, fatal: Input, later: Input) -> Input:
-    return fatal if code.fatal else later
+def _request(ours: Reply) -> Input:
+    if ours is Reply.OK:
+        return Input.REQUEST_YES
+    return Input.REQUEST_NEVER if ours.fatal else Input.REQUEST_LATER
+
+
+def _verdict(theirs: Reply) -> Input:
+    if theirs is Reply.OK:
+        return Input.REPLY_YES
+    return Input.REPLY_NEVER if theirs.fatal else Input.REPLY_LATER
+
+
+def _worse(theirs: Reply, ours: Reply) -> Reply:
+    """The reason that counts: the peer's, unless only ours is one that asking again does not help."""
+    return ours if theirs is Reply.OK or (ours.fatal and not theirs.fatal) else theirs
 
 
 def _combine(theirs: Reply, ours: Reply) -> Input:
