@@ -23,6 +23,7 @@ class Outgoing:
 
     credits: int = 0
     sent: int = 0  # messages accepted, and the number of the next one
+    settled: int = 0  # messages that the peer's application has taken, as far as it said so, or that are reported
     queue: list[Item] = Factory(list)  # accepted, not yet handed to the transport
 
     @property
@@ -37,6 +38,11 @@ class Outgoing:
         self.sent += 1
         self.queue.append(item)
 
+    @property
+    def unsure(self) -> int:
+        """Messages that left, of which nobody has said that the peer's application took them."""
+        return self.sent - len(self.queue) - self.settled
+
     def next_run(self, count: int) -> tuple[int, list[Item]]:
         """The number of the next message to be handed over, and ``count`` messages from it on."""
         return self.sent - len(self.queue), self.queue[:count]
@@ -49,11 +55,12 @@ class Incoming:
     capacity: int
     batch: float  # the share of the capacity that is given back at once
     ordered: bool
-    granted: int = 0  # credits ever given, taken ones subtracted
+    granted: int = 0  # credits ever given; those taken away may be in use before the sender knows
     received: int = 0  # messages that arrived
     goal: int | None = None  # messages that the peer ever sent, once it said so
     queue: deque[Item] = Factory(deque)  # for the application, in order if that was promised
     owed: int = 0  # taken by the application, not yet given back
+    done: int = 0  # taken by the application in all
     _next: int = 0
     _early: dict[int, list[Item]] = Factory(dict)  # runs that overtook others
 
@@ -86,15 +93,20 @@ class Incoming:
     def taken(self, count: int = 1) -> int:
         """The application took messages; the credits to give back now, often none."""
         self.owed += count
-        if self.owed < max(1, int(self.capacity * self.batch)):
-            return 0
-        credits, self.owed = self.owed, 0
-        self.granted += credits
-        return credits
+        self.done += count
+        return self._give(0)
 
     def resize(self, capacity: int) -> int:
         """Have another capacity; the credits to give, or to take away."""
         change = capacity - self.capacity
         self.capacity = capacity
-        self.granted += change
-        return change
+        # With a smaller capacity what is owed may be a batch, and all there is: nothing else would ever return it.
+        return self._give(change)
+
+    def _give(self, change: int) -> int:
+        """The credits to give, with those that are owed if they make up a batch."""
+        returned = 0
+        if self.owed >= max(1, int(self.capacity * self.batch)):
+            returned, self.owed = self.owed, 0
+        self.granted += max(0, change) + returned
+        return change + returned
