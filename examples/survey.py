@@ -30,14 +30,18 @@ class SurveyorSocket(a3m.Socket):
 
     def try_send(self, item: Any) -> Any:
         """Ask all, or none; a new question ends the old survey."""
-        links = list(self.established)
-        if not links or not all(link.can_send for link in links):
+        if not self.can_send_now():
             return a3m.WOULD_BLOCK
         self._number += 1
-        self._waiting_for = set(links)
-        for link in links:
+        self._waiting_for = set(self.established)
+        for link in self._waiting_for:
             self.push(link, numbered(b"%d" % self._number, item))
         return None
+
+    def can_send_now(self) -> bool:
+        """Whether try_send() would succeed; pollers ask this, too."""
+        links = list(self.established)
+        return bool(links) and all(link.can_send for link in links)
 
     def try_receive(self) -> Any:
         """The next answer to the question asked last."""
@@ -46,6 +50,8 @@ class SurveyorSocket(a3m.Socket):
             number, answer = without_number(item)
             if number == b"%d" % self._number and link in self._waiting_for:
                 self._waiting_for.discard(link)
+                if not self._waiting_for:
+                    self.wait_queue.wake_all(a3m.POLLIN)  # other threads wait in vain
                 return link.peer, answer
         self._waiting_for -= self._departed
         self._departed.clear()
@@ -54,13 +60,13 @@ class SurveyorSocket(a3m.Socket):
         return a3m.WOULD_BLOCK
 
     def can_receive_now(self) -> bool:
-        """Whether recv() would return or raise at once; pollers ask this."""
-        return super().can_receive_now() or self._waiting_for <= self._departed
+        """Whether there is an answer, or the news that the last ones will not come."""
+        return super().can_receive_now() or bool(self._waiting_for and self._waiting_for <= self._departed)
 
     def on_unlink(self, link: a3m.Link, reason: str) -> None:  # noqa: ARG002  # why does not matter
         """Nobody waits for somebody who has gone."""
         self._departed.add(link)
-        self.wake(a3m.POLLIN)
+        self.wait_queue.wake_all(a3m.POLLIN)
 
     def survey(self, question: bytes, *, timeout: float) -> dict[a3m.SocketId, Any]:
         """Ask, and gather what is answered in time."""
@@ -113,8 +119,8 @@ def numbered(number: bytes, item: Any) -> list[bytes]:
 
 
 def without_number(item: Any) -> tuple[bytes, Any]:
-    if isinstance(item, bytes):  # nobody who uses this file sends that
-        return b"", item
+    if isinstance(item, bytes) or item[0] is None:  # whoever sends that does not use this file
+        return b"", b""
     number, *parts = item
     return number, parts[0] if len(parts) == 1 else tuple(parts)
 
