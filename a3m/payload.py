@@ -10,6 +10,8 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
+import msgpack
+
 from a3m.errors import BadPayload, MessageTooLarge
 from a3m.flow import Item
 
@@ -17,6 +19,7 @@ Part = bytes | bytearray | memoryview
 Payload = Part | Sequence[Part]
 OVERHEAD = 1024  # bytes of a message that are not payload, at the most
 MOST_HOPS = 64  # of a route
+_MOST_METADATA = 16 * 1024  # bytes
 _PART = 5  # bytes that a part or a hop takes besides its own, at the most
 
 
@@ -72,6 +75,17 @@ def _parts(payload: Any) -> list[bytes]:
             raise BadPayload(f"each part of a message is bytes, not {type(part).__name__}")
         parts.append(bytes(part))
     return parts
+
+
+def check_metadata(metadata: Any, limit: int) -> None:
+    """Raise unless this can be told to a peer."""
+    try:
+        size = len(msgpack.packb(metadata))
+    except (TypeError, ValueError, OverflowError, RecursionError) as error:
+        raise BadPayload(f"metadata is plain data, such as msgpack can write; this is not: {error}") from None
+    most = min(_MOST_METADATA, limit - OVERHEAD)
+    if size > most:
+        raise MessageTooLarge(f"metadata has at most {most} bytes, this has {size}; send the rest as a message")
 
 
 def routed(route: Sequence[str], body: Item) -> Item:

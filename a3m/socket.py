@@ -10,7 +10,7 @@ from a3m.errors import Closed, LinkClosed, NoLinks
 from a3m.ids import SocketId
 from a3m.link import Link, LinkInfo
 from a3m.options import SocketOptions
-from a3m.payload import Payload
+from a3m.payload import Payload, check_metadata
 from a3m.socket_core import WOULD_BLOCK, SocketCore
 from a3m.stats import SocketStats
 from a3m.waiting import call
@@ -96,8 +96,14 @@ class Socket(SocketCore):
     # ==== links =====================================================================================================
 
     def link(self, peer: str | SocketId, *, metadata: Any = None) -> None:
-        """Link with ``"node/tag"``. Returns at once; the link is made in the background, however long that takes."""
+        """Link with ``"node/tag"``. Returns at once; the link is made in the background, however long that takes.
+
+        Args:
+            peer: The other socket.
+            metadata: What its :meth:`on_link_request` is told about us; plain data, up to 16 KiB.
+        """
         other = SocketId.parse(peer)
+        check_metadata(metadata, self.core.transport.options.max_message)
         with self.core.lock:
             self.check_open()
             self._refused.pop(other, None)
