@@ -36,7 +36,7 @@ def test_a_third_one_is_put_off_until_the_place_is_free(nodes: Nodes) -> None:
 
 
 def test_a_pair_has_one_link_whatever_its_options_say(nodes: Nodes) -> None:
-    a, b = nodes.pair()
+    a = nodes("a")
     with pytest.raises(ValueError, match="one link"):
         a.pair("wrong", max_links=2)
     one = a.pair("one")
