@@ -263,6 +263,8 @@ def test_forged_first_requests_are_bounded_and_their_victim_is_left_alone() -> N
     assert len(wire.log) <= 200 + 10 * 5
     wire.run(60)
     assert forgot_everything(wire["b"])
+    (answer,) = wire.inject("b", forge("x", "b", ReqSlots(0, 1, 0), epochs=(5, 0)), victim)
+    assert answer.has(Slots), "those that were forgotten do not count any more"
 
 
 def test_an_honest_node_gets_through_a_crowd_of_forged_requests() -> None:

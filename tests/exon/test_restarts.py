@@ -104,8 +104,9 @@ def test_a_new_life_of_a_sender_is_heard_and_the_old_one_forgotten() -> None:
     wire = talking()
     restart(wire, "a")
     wire.send("a", "b", b"a1")
-    wire.run(1)
+    wire.run(0.1)
     assert wire.got["b"] == [b"a0", b"a1"]
+    assert wire["b"].stats().receive_records == 1, "asked at once about the other life"
     wire.run(60)
     assert wire.oblivious
     assert wire["b"].stats().evictions == 0, "the new life itself said that the old one is over"

@@ -72,6 +72,15 @@ def test_a_receiver_that_knows_it_has_moved_is_found_at_once() -> None:
     assert wire.events_of("a", PeerMoved) == [PeerMoved("b", ("b", 1), ("b2", 1))]
 
 
+def test_a_node_that_only_receives_says_where_it_is_now() -> None:
+    wire = Wire("a", "b")
+    wire.send("a", "b", b"hello")
+    wire.run(0.5)
+    wire.move("b", "b2", aware=True)
+    wire.run(0.05)
+    assert wire["a"].stats().peers["b"].address == ("b2", 1)
+
+
 def test_a_receiver_that_does_not_know_it_has_moved_is_found_by_its_own_probes() -> None:
     wire = talking()
     wire.move("b", "b2")
