@@ -33,6 +33,12 @@ _PAUSE = 0.01  # seconds after an exception of our own
 # waiting for room instead would take a second task in trio.
 _FULL = 0.001
 
+BURST = 16
+"""Calls that need not wait between two that let others run.
+
+Every call could. But the driver is one of the others, and then each message would leave in a datagram of its own.
+"""
+
 _Result = TypeVar("_Result")
 
 
@@ -63,7 +69,7 @@ class Loop(Protocol):
         """The loop's own clock, in seconds."""
 
     async def checkpoint(self) -> None:
-        """Let others run, and be cancelled here if at all."""
+        """Be cancelled here if at all, and let others run, once in :data:`BURST` calls."""
 
     def waiter(self) -> Waiter:
         """For the task that calls."""

@@ -382,4 +382,5 @@ class SubSocket(Socket[SubPattern]):
 
     async def send_many(self, *_: Any, **__: Any) -> int:
         """A SUB socket says what it wants with :meth:`subscribe`."""
-        return self._pattern.send_many(())
+        self._pattern.send()
+        return 0

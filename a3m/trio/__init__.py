@@ -32,7 +32,7 @@ from typing import TypeVar
 import trio
 
 from a3m import async_node
-from a3m.async_driver import Waiter, Watch
+from a3m.async_driver import BURST, Waiter, Watch
 from a3m.async_node import Events, Node
 from a3m.async_socket import ReqSocket, RouterSocket, Socket, SubSocket, XPubSocket, XSubSocket
 from exon import Discovery, Options
@@ -129,12 +129,17 @@ class _Loop:
 
     def __init__(self) -> None:
         self._token = trio.lowlevel.current_trio_token()
+        self._calls = 0
 
     def time(self) -> float:
         return trio.current_time()
 
     async def checkpoint(self) -> None:
-        await trio.lowlevel.checkpoint()
+        self._calls += 1
+        if self._calls % BURST:
+            await trio.lowlevel.checkpoint_if_cancelled()
+        else:
+            await trio.lowlevel.checkpoint()
 
     def waiter(self) -> Waiter:
         return _Waiter()
