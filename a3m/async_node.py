@@ -225,8 +225,7 @@ class Node:
     async def _close_transport(self, deadline: float) -> None:
         core, waiter = self._core, self._loop.waiter()
         with core.lock:
-            core.hand_over_all(core.time())
-            core.transport.close()
+            core.finish(core.time())
             core.when_closed = waiter.wake
             self._driver.flush()
         await waiter.wait(deadline)

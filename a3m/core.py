@@ -56,6 +56,7 @@ class Core:
         self.given_up = 0  # messages that never left before their link was ended by force
         self.life = transport.epoch
         self.closing = False
+        self._finishing = False
         self._random = random
         self._events: deque[Event] = deque(maxlen=_EVENTS)
         self._lookups: deque[exon.events.LookupWanted] = deque()
@@ -202,6 +203,11 @@ class Core:
             done, self.when_closed = self.when_closed, None
             done()
 
+    def finish(self, now: float) -> None:
+        """Close the transport as soon as it has taken everything that waits here."""
+        self._finishing = True
+        self._hand_over(now)
+
     def hand_over_all(self, now: float) -> None:
         """The last chance: what the transport does not take now is given up."""
         self._hand_over(now)
@@ -241,6 +247,8 @@ class Core:
         for link in list(self._dirty):
             if self._send_runs(self._dirty[link], link, now):
                 del self._dirty[link]
+        if self._finishing and not self._outbox and not self._dirty and not self.transport.closing:
+            self.transport.close()
 
     def _send_runs(self, socket: SocketCore, link: Link, now: float) -> bool:
         """Send what a link has, in runs; False when the transport is full."""
@@ -249,7 +257,7 @@ class Core:
         while outgoing.queue:
             node = link.peer.node
             if node in self._outbox or self.transport.closing or not self.transport.has_room(node, _RUN_BYTES):
-                return self.transport.closing
+                return False
             first, run = outgoing.next_run(_run_length(outgoing.queue))
             body = (DATA, link.peer.tag, socket.id.tag, link.mine, link.theirs, first, run)
             if not self.transport.send(node, msgpack.packb(body), now):

@@ -298,8 +298,7 @@ class Node:
     def _close_transport(self, deadline: float) -> CloseReport:
         core = self._core
         with core.lock:
-            core.hand_over_all(monotonic())
-            core.transport.close()
+            core.finish(monotonic())
             self._engine.run_now()
             done = Lock()
             done.acquire()
@@ -308,6 +307,9 @@ class Node:
         done.acquire(timeout=max(0.0, deadline - monotonic()))
         with core.lock:
             core.when_closed = None
+            if not core.transport.closing:  # it never had room for everything
+                core.transport.close()
+                self._engine.run_now()
             self._report = report_of(core)
             core.wake_watchers()
         self._engine.stop()
