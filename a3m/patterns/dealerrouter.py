@@ -27,14 +27,35 @@ Route = tuple[str, ...]
 
 
 class Routed(NamedTuple):
-    """A message and the way back to its sender."""
+    """A message and the way back to its sender.
+
+    >>> import a3m
+    >>> with a3m.Node("home", bind="127.0.0.1:0") as node:
+    ...     dealer, router = node.dealer("clients"), node.router("server")
+    ...     dealer.link("home/server")
+    ...     dealer.send(b"question", timeout=5)
+    ...     router.recv(timeout=5)
+    Routed(route=('home/clients',), payload=b'question')
+    """
 
     route: Route
     payload: Any
 
 
 class DealerSocket(Socket):
-    """Sends to one link after the other, receives from one after the other."""
+    """Sends to one link after the other, receives from one after the other.
+
+    >>> import a3m
+    >>> with a3m.Node("home", bind="127.0.0.1:0") as node:
+    ...     dealer, rep = node.dealer("clients"), node.rep("server")
+    ...     dealer.link("home/server")
+    ...     dealer.send_many([b"one", b"two"], timeout=5)  # without waiting for answers
+    ...     for _ in range(2):
+    ...         rep.send(rep.recv(timeout=5).upper())
+    ...     sorted([dealer.recv(timeout=5), dealer.recv(timeout=5)])
+    2
+    [b'ONE', b'TWO']
+    """
 
     protocol = "DEALER"
     compatible = frozenset({"REP", "ROUTER", "DEALER"})
@@ -42,7 +63,18 @@ class DealerSocket(Socket):
 
 
 class RouterSocket(Socket):
-    """Receives with a route, sends along one."""
+    """Receives with a route, sends along one.
+
+    >>> import a3m
+    >>> with a3m.Node("home", bind="127.0.0.1:0") as node:
+    ...     req, router = node.req("client"), node.router("server")
+    ...     req.link("home/server")
+    ...     req.send(b"question", timeout=5)
+    ...     question = router.recv(timeout=5)
+    ...     router.send(b"answer to " + question.payload, to=question.route)
+    ...     req.recv(timeout=5)
+    b'answer to question'
+    """
 
     protocol = "ROUTER"
     compatible = frozenset({"REQ", "DEALER", "ROUTER"})

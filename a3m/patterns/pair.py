@@ -27,7 +27,19 @@ class PairOptions(SocketOptions):
 
 
 class PairSocket(Socket):
-    """Has one link at a time."""
+    """Has one link at a time.
+
+    >>> import a3m
+    >>> with a3m.Node("home", bind="127.0.0.1:0") as node:
+    ...     here, there = node.pair("here"), node.pair("there")
+    ...     here.link("home/there")
+    ...     here.send(b"ping", timeout=5)
+    ...     there.recv(timeout=5)
+    ...     there.send(b"pong", timeout=5)
+    ...     here.recv(timeout=5)
+    b'ping'
+    b'pong'
+    """
 
     protocol = "PAIR"
     compatible = frozenset({"PAIR"})

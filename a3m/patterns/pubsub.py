@@ -42,14 +42,35 @@ _BATCH_BYTES = 32 * 1024  # prefixes that travel in one message; a longer one tr
 
 
 class Published(NamedTuple):
-    """A message and its topic."""
+    """A message and its topic.
+
+    >>> import a3m
+    >>> with a3m.Node("home", bind="127.0.0.1:0") as node:
+    ...     pub, sub = node.pub("weather"), node.sub("reader")
+    ...     sub.subscribe("lis")
+    ...     sub.link("home/weather")
+    ...     while not pub.send("lisbon", b"sunny"):  # until the subscription has arrived
+    ...         pass
+    ...     sub.recv(timeout=5)
+    Published(topic='lisbon', payload=b'sunny')
+    """
 
     topic: str
     payload: Any
 
 
 class Subscription(NamedTuple):
-    """Somebody wants, or no longer wants, topics with these prefixes."""
+    """Somebody wants, or no longer wants, topics with these prefixes.
+
+    >>> import a3m
+    >>> with a3m.Node("home", bind="127.0.0.1:0") as node:
+    ...     xpub, sub = node.xpub("weather"), node.sub("reader")
+    ...     sub.subscribe("lis")
+    ...     sub.link("home/weather")
+    ...     news = xpub.recv(timeout=5)
+    ...     news.topics, news.subscribe, str(news.peer)
+    (('lis',), True, 'home/reader')
+    """
 
     topics: tuple[str, ...]
     subscribe: bool
@@ -92,7 +113,20 @@ class _News(NamedTuple):
 
 
 class XPubSocket(Socket):
-    """Publishes, and receives subscriptions."""
+    """Publishes, and receives subscriptions.
+
+    >>> import a3m
+    >>> with a3m.Node("home", bind="127.0.0.1:0") as node:
+    ...     xpub, sub = node.xpub("weather"), node.sub("reader")
+    ...     sub.subscribe("lisbon")
+    ...     sub.link("home/weather")
+    ...     xpub.recv(timeout=5).topics
+    ...     xpub.send("lisbon", b"sunny"), xpub.send("porto", b"rain")  # to how many
+    ...     sub.recv(timeout=5).payload
+    ('lisbon',)
+    (1, 0)
+    b'sunny'
+    """
 
     protocol = "XPUB"
     compatible = frozenset({"SUB", "XSUB"})
@@ -190,14 +224,40 @@ class XPubSocket(Socket):
 
 
 class PubSocket(XPubSocket):
-    """Publishes."""
+    """Publishes.
+
+    >>> import a3m
+    >>> with a3m.Node("home", bind="127.0.0.1:0") as node:
+    ...     pub, sub = node.pub("weather"), node.sub("reader")
+    ...     pub.send("lisbon", b"sunny")  # nobody wants it
+    ...     sub.subscribe("lisbon")
+    ...     sub.link("home/weather")
+    ...     while not pub.send("lisbon", b"still sunny"):  # until the subscription has arrived
+    ...         pass
+    ...     sub.recv(timeout=5).payload
+    0
+    b'still sunny'
+    """
 
     protocol = "PUB"
     receives = False
 
 
 class XSubSocket(Socket):
-    """Receives what is published, and sends subscriptions."""
+    """Receives what is published, and sends subscriptions.
+
+    >>> import a3m
+    >>> with a3m.Node("home", bind="127.0.0.1:0") as node:
+    ...     xpub, xsub = node.xpub("weather"), node.xsub("reader")
+    ...     xsub.link("home/weather")
+    ...     xsub.send(a3m.Subscription(("lisbon",), True))
+    ...     xpub.recv(timeout=5).topics
+    ...     xpub.send("lisbon", b"sunny")
+    ...     xsub.recv(timeout=5).payload
+    ('lisbon',)
+    1
+    b'sunny'
+    """
 
     protocol = "XSUB"
     compatible = frozenset({"PUB", "XPUB"})
@@ -276,7 +336,21 @@ class XSubSocket(Socket):
 
 
 class SubSocket(XSubSocket):
-    """Receives what is published under the topics it subscribed to."""
+    """Receives what is published under the topics it subscribed to.
+
+    >>> import a3m
+    >>> with a3m.Node("home", bind="127.0.0.1:0") as node:
+    ...     xpub, sub = node.xpub("weather"), node.sub("reader")
+    ...     sub.subscribe("lisbon", "porto")
+    ...     sub.unsubscribe("porto")
+    ...     sub.link("home/weather")
+    ...     xpub.recv(timeout=5).topics
+    ...     xpub.send("lisbon.airport", b"fog")
+    ...     sub.recv(timeout=5)
+    ('lisbon',)
+    1
+    Published(topic='lisbon.airport', payload=b'fog')
+    """
 
     protocol = "SUB"
     sends = False

@@ -23,7 +23,20 @@ from a3m.waitqueue import POLLERR, POLLIN, POLLOUT
 
 
 class ReqSocket(Socket):
-    """Asks, one question at a time."""
+    """Asks, one question at a time.
+
+    >>> import a3m
+    >>> with a3m.Node("home", bind="127.0.0.1:0") as node:
+    ...     req, rep = node.req("client"), node.rep("server")
+    ...     req.link("home/server")
+    ...     req.send(b"still there?", timeout=5)
+    ...     req.cancel()  # never mind
+    ...     req.send(b"what time is it?", timeout=5)
+    ...     for _ in range(2):
+    ...         rep.send(b"about " + rep.recv(timeout=5))
+    ...     req.recv(timeout=5)
+    b'about what time is it?'
+    """
 
     protocol = "REQ"
     compatible = frozenset({"REP", "ROUTER"})
@@ -101,7 +114,19 @@ class ReqSocket(Socket):
 
 
 class RepSocket(Socket):
-    """Answers, one question at a time."""
+    """Answers, one question at a time.
+
+    >>> import a3m
+    >>> with a3m.Node("home", bind="127.0.0.1:0") as node:
+    ...     req, rep = node.req("client"), node.rep("server")
+    ...     req.link("home/server")
+    ...     req.send(b"what time is it?", timeout=5)
+    ...     rep.recv(timeout=5)
+    ...     rep.send(b"noon")
+    ...     req.recv(timeout=5)
+    b'what time is it?'
+    b'noon'
+    """
 
     protocol = "REP"
     compatible = frozenset({"REQ", "DEALER"})
