@@ -13,7 +13,17 @@ from a3m.messages import Message, Metadata
 
 
 class LinkInfo(NamedTuple):
-    """An established link at one moment. ``since`` is a monotonic time."""
+    """An established link at one moment. ``since`` is a monotonic time.
+
+    >>> import a3m
+    >>> with a3m.Node("home", bind="127.0.0.1:0") as node:
+    ...     push, pull = node.push("jobs"), node.pull("worker", capacity=10)
+    ...     push.link("home/worker")
+    ...     push.send(b"wash up", timeout=5)
+    ...     info = push.links[0]
+    ...     str(info.peer), info.credits, info.sent
+    ('home/worker', 9, 1)
+    """
 
     peer: SocketId
     capacity: int

@@ -22,7 +22,11 @@ _READ_ERRORS = (ValueError, TypeError, OverflowError, msgpack.UnpackException, R
 
 
 class Reply(IntEnum):
-    """What a socket answers to the wish for a link (003, section 4.6.4)."""
+    """What a socket answers to the wish for a link (003, section 4.6.4).
+
+    >>> Reply.CLOSED.fatal, Reply.CLOSED.advice
+    (True, 'it is closing')
+    """
 
     OK = 0
     TMP_NAVAIL = 1

@@ -63,6 +63,11 @@ class CloseReport:
 
     ``undelivered`` messages never left. ``unknown`` ones did, and nobody said what became of them. ``peers`` says which
     nodes were concerned, and how.
+
+    >>> import a3m
+    >>> node = a3m.Node("home", bind="127.0.0.1:0")
+    >>> node.close()
+    CloseReport(clean=True, undelivered=0, unknown=0, peers={})
     """
 
     clean: bool

@@ -42,7 +42,15 @@ _LOOK_AT_STOP = 0.1  # seconds; an Event cannot tell anybody that it was set
 
 @frozen
 class ProxyReport:
-    """What a proxy did."""
+    """What a proxy did.
+
+    >>> import a3m
+    >>> with a3m.Node("home", bind="127.0.0.1:0") as node:
+    ...     pull, push = node.pull("in"), node.push("out")
+    ...     closed = push.close()
+    ...     a3m.proxy(pull, push)
+    ProxyReport(forwarded=0, returned=0, unroutable=0, captured=0, missed=0)
+    """
 
     forwarded: int
     """Messages from PULL, ROUTER or XSUB to the other side."""

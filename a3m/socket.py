@@ -23,6 +23,17 @@ class Socket(SocketCore):
     Subclasses set :attr:`protocol`, :attr:`compatible`, :attr:`sends` and :attr:`receives`, and override what they do
     differently: :meth:`route`, :meth:`try_send`, :meth:`try_receive`, :meth:`on_message`, :meth:`on_control`,
     :meth:`on_link`, :meth:`on_unlink`, :meth:`on_link_request`. See ``docs/patterns.md``.
+
+    >>> import a3m
+    >>> class Shout(a3m.PushSocket):
+    ...     def prepare(self, payload):
+    ...         return super().prepare(payload).upper()
+    >>> with a3m.Node("home", bind="127.0.0.1:0") as node:
+    ...     loud, pull = node.socket(Shout, "loud"), node.pull("ear")
+    ...     loud.link("home/ear")
+    ...     loud.send(b"hello", timeout=5)
+    ...     pull.recv(timeout=5)
+    b'HELLO'
     """
 
     # ==== sending and receiving, for threads ========================================================================
@@ -195,7 +206,20 @@ class Socket(SocketCore):
 
 
 class LinkHandle:
-    """An established link, for the application: its numbers, its capacity, and something to poll."""
+    """An established link, for the application: its numbers, its capacity, and something to poll.
+
+    >>> import a3m
+    >>> with a3m.Node("home", bind="127.0.0.1:0") as node:
+    ...     push, pull = node.push("jobs"), node.pull("worker", capacity=10)
+    ...     push.link("home/worker")
+    ...     push.send(b"wash up", timeout=5)
+    ...     link = pull.link_to(pull.wait_linked(timeout=5))
+    ...     link.capacity = 50
+    ...     a3m.poll([(link, a3m.POLLIN)], timeout=5) == [(link, a3m.POLLIN)]
+    ...     link.info().capacity, link.info().queued
+    True
+    (50, 1)
+    """
 
     def __init__(self, socket: Socket, link: Link) -> None:
         """Made by :meth:`Socket.link_to`."""

@@ -19,7 +19,16 @@ class _Plain:
 
 @frozen
 class SocketStats(_Plain):
-    """One socket. ``unknown`` messages were on the way to a peer that lost its memory."""
+    """One socket. ``unknown`` messages were on the way to a peer that lost its memory.
+
+    >>> import a3m
+    >>> with a3m.Node("home", bind="127.0.0.1:0") as node:
+    ...     push, pull = node.push("jobs"), node.pull("worker")
+    ...     push.link("home/worker")
+    ...     push.send(b"wash up", timeout=5)
+    ...     push.stats().sent, push.stats().links
+    (1, 1)
+    """
 
     sent: int
     received: int
@@ -31,7 +40,15 @@ class SocketStats(_Plain):
 
 @frozen
 class NodeStats(_Plain):
-    """One node, and what is under it."""
+    """One node, and what is under it.
+
+    >>> import a3m
+    >>> with a3m.Node("home", bind="127.0.0.1:0") as node:
+    ...     pull = node.pull("worker")
+    ...     stats = node.stats()
+    ...     stats.sockets["worker"].queued, stats.unknown, stats.transport.messages_delivered
+    (0, 0, 0)
+    """
 
     sockets: Mapping[str, SocketStats]
     unknown: int
