@@ -26,7 +26,7 @@ from a3m.events import Event
 from a3m.flow import Item
 from a3m.ids import RESERVED, SocketId, check_node, check_tag
 from a3m.link import Link
-from a3m.messages import DATA, ERROR, Malformed, Message, Reply
+from a3m.messages import DATA, ERROR, FLOW, Malformed, Message, Reply
 from a3m.stats import NodeStats
 from exon.addresses import Address
 from exon.log import log
@@ -38,6 +38,8 @@ if TYPE_CHECKING:
 _RUN_BYTES = 60_000  # a run is about one large datagram; a larger message is a run of its own
 _RUN_MESSAGES = 4096
 _EVENTS = 1024
+_ROUND = 5.0  # seconds between two rounds of looking for links that are silent
+_RARELY = 64  # rounds between two questions on a link that has been silent for long
 
 
 class Core:
@@ -60,11 +62,13 @@ class Core:
         self._random = random
         self._events: deque[Event] = deque(maxlen=_EVENTS)
         self._lookups: deque[exon.events.LookupWanted] = deque()
-        self._incarnations = count(1)
+        # The transport may deliver to this life what was sent to the one before: they must have no number in common.
+        self._incarnations = count(1 + transport.epoch % 2**62)
         self._outbox: dict[str, deque[bytes]] = {}
         self._dirty: dict[Link, SocketCore] = {}
         self._retries: list[tuple[float, int, SocketCore, Link]] = []
         self._retry_order = count()
+        self._round_at: float | None = None
         self.when_closed: Callable[[], None] | None = None  # called once when the transport has closed
         self.watchers: list[Callable[[], None]] = []  # called once when an event happens
 
@@ -96,12 +100,14 @@ class Core:
     # -- what sockets need -------------------------------------------------------------------------------------------
 
     def next_incarnation(self) -> int:
-        """A number that no link of this life of the node ever had, whichever socket it belongs to."""
+        """A number that no link of this node ever had, whichever socket and whichever life it belongs to."""
         return next(self._incarnations)
 
     def post(self, sender: SocketId, peer: SocketId, type_: int, mine: int, yours: int, body: tuple[Any, ...]) -> None:
         """Send a message between sockets."""
         data = messages.encode(Message(type_, peer.tag, sender.tag, mine, yours, body))
+        if self._round_at is None:
+            self._round_at = self.time() + _ROUND
         self._outbox.setdefault(peer.node, deque()).append(data)
 
     def data_waits(self, socket: SocketCore, link: Link) -> None:
@@ -157,6 +163,8 @@ class Core:
             if link.retry_at == when:
                 link.retry_at = None
                 socket.manager.retry(link)
+        if self._round_at is not None and self._round_at <= now:
+            self._ask_the_silent(now)
 
     def datagrams(self, now: float) -> Iterator[tuple[Address, bytes]]:
         """Everything that wants to leave now."""
@@ -173,7 +181,7 @@ class Core:
         while self._retries and self._retries[0][3].retry_at != self._retries[0][0]:
             heappop(self._retries)
         retry = self._retries[0][0] if self._retries else None
-        return min((when for when in (due, retry) if when is not None), default=None)
+        return min((when for when in (due, retry, self._round_at) if when is not None), default=None)
 
     def events(self) -> Iterator[exon.events.Event]:
         """For the driver: what only it can do."""
@@ -265,9 +273,30 @@ class Core:
             del outgoing.queue[: len(run)]
         return True
 
+    def _ask_the_silent(self, now: float) -> None:
+        """Ask peers that say nothing whether they still know of the conversation, less and less often.
+
+        A node that restarts knows nobody to tell, so whoever waits for it (for credit, for an answer, for anything to
+        be published) would wait for ever. One that does not answer at all may be cut off: that is the transport's
+        business, and for as long as it is trying nothing is asked.
+        """
+        self._round_at = None
+        for socket in self.sockets.values():
+            for link in socket.manager.links.values():
+                if not link.mine:
+                    continue
+                self._round_at = now + _ROUND
+                if not self.transport.pending(link.peer.node):
+                    link.silent += 1
+                    if not link.silent & (link.silent - 1) or not link.silent % _RARELY:
+                        self.post(socket.id, link.peer, FLOW, link.mine, 0, ())
+
     # -- in ----------------------------------------------------------------------------------------------------------
 
     def _take_in(self) -> None:
+        # First that a peer has restarted, then what its new life says: the old links are gone by then.
+        for event in self.transport.events():
+            self._on_transport_event(event)
         for peer, delivered in self.transport.deliveries():
             for data in delivered:
                 self._dispatch(peer, data)
@@ -277,7 +306,9 @@ class Core:
             message = messages.decode(data)
             sender = SocketId(peer, message.sender)
             socket = self.sockets.get(message.to)
-            if socket is not None:
+            if message.type == FLOW and not message.yours:
+                self._on_question(sender, message)
+            elif socket is not None:
                 socket.on_arrival(sender, message)
             elif _needs_answer(message):
                 self.dropped["no such socket"] += 1
@@ -287,6 +318,13 @@ class Core:
         except Exception:  # a pattern's fault must not cost the messages behind this one
             self.dropped["internal error"] += 1
             log.exception("message-error", node=self.id, peer=peer)
+
+    def _on_question(self, sender: SocketId, message: Message) -> None:
+        """A peer asks whether there is a conversation; silence is yes."""
+        socket = self.sockets.get(message.to)
+        link = socket.manager.links.get(sender) if socket is not None else None
+        if link is None or link.theirs != message.mine:
+            self.post(SocketId(self.id, message.to), sender, ERROR, 0, message.mine, (self.life,))
 
     def _on_transport_event(self, event: exon.events.Event) -> None:
         match event:
@@ -303,17 +341,19 @@ class Core:
 
     def _on_restart(self, event: exon.events.PeerRestarted) -> None:
         """A peer lost its memory: its links are gone, and what was on the way may or may not have arrived."""
-        lost: Counter[tuple[str, str]] = Counter()
-        for data in event.unknown:
-            message = messages.decode(data)
-            lost[message.sender, message.to] += _messages_in(data)
-        self.unknown += sum(lost.values())
-        detail = "".join(f"; {number} messages from {tag} to {to} are unknown" for (tag, to), number in lost.items())
+        lost = sum(self._forgotten(event.peer, data) for data in event.unknown)
+        self.unknown += lost
+        detail = f"; {lost} messages over links that are closed may not have arrived" if lost else ""
         self.tell("restarted", event.peer, None, "its state is gone" + detail)
         for socket in list(self.sockets.values()):
-            socket.peer_restarted(
-                event.peer, {to: number for (tag, to), number in lost.items() if tag == socket.id.tag}
-            )
+            socket.peer_restarted(event.peer, event.epoch)
+
+    def _forgotten(self, peer: str, data: bytes) -> int:
+        """How many messages of the application were in a message that may be lost, and no link will account for."""
+        message = messages.decode(data)
+        socket = self.sockets.get(message.sender)
+        link = socket.manager.links.get(SocketId(peer, message.to)) if socket is not None else None
+        return 0 if link is not None and link.mine == message.mine else _messages_in(data)
 
 
 def _messages_in(data: bytes) -> int:

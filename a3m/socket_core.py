@@ -24,7 +24,7 @@ from a3m.flow import Incoming, Item, Outgoing
 from a3m.ids import SocketId
 from a3m.link import Link
 from a3m.link_machine import State
-from a3m.link_manager import LIVE, LinkManager
+from a3m.link_manager import BY_US, LIVE, LinkManager
 from a3m.messages import Malformed, Message, Metadata, Reply
 from a3m.options import SocketOptions
 from a3m.payload import Payload, from_body, is_item, split, to_item
@@ -62,6 +62,7 @@ class SocketCore:
         self._links: dict[SocketId, Link] = {}  # established, or unlinking and still receiving
         self._sendable: OrderedDict[Link, None] = OrderedDict()  # links with credit, in the order of their turns
         self._readable: deque[Link] = deque()  # links with messages, in the order of their turns
+        self._unread: set[Link] = set()  # links that are gone, with messages that are still here
         self._queue = WaitQueue()
         self._refused: dict[SocketId, Reply] = {}
         self._closing = False
@@ -112,6 +113,7 @@ class SocketCore:
             readable.rotate(-1)
         else:
             readable.popleft()
+            self._unread.discard(link)
         self.give_back(link)
         return link, item
 
@@ -231,10 +233,7 @@ class SocketCore:
 
     def force_close(self) -> None:
         """Give up what could not be delivered."""
-        for peer, link in list(self.manager.links.items()):
-            if link.outgoing is not None:
-                self.core.given_up += len(link.outgoing.queue)
-                link.outgoing.queue.clear()
+        for peer in list(self.manager.links):
             self.manager.unlink(peer, force=True)
         self._check_closed()
         self.core.work()
@@ -306,6 +305,16 @@ class SocketCore:
 
     def on_arrival(self, sender: SocketId, message: Message) -> None:
         """A message for this socket came."""
+        link = self.manager.links.get(sender)
+        if link is not None:
+            link.silent = 0
+            life = _life_in(message)
+            if life is not None and link.metadata is not None and message.yours == link.mine:
+                if life != link.metadata.life:  # and this is all that we shall ever hear about it
+                    self.manager.lose(sender, "its node restarted")
+                    return
+                if message.type == messages.ERROR:
+                    return  # the conversation ended there in this life, and what ended it is on the way
         match message.type:
             case messages.DATA:
                 self._on_data(sender, message)
@@ -342,12 +351,14 @@ class SocketCore:
         self.manager.check_done(link)
 
     def _on_flow(self, sender: SocketId, message: Message) -> None:
-        if len(message.body) != 1 or type(message.body[0]) is not int:
+        if len(message.body) != 2 or not all(type(number) is int for number in message.body):
             raise Malformed
         link = self.manager.on_traffic(sender, message)
         if link is None or link.outgoing is None:
             return
         link.outgoing.credits += message.body[0]
+        # A total and not a difference, so that it does not matter which of two of these comes first.
+        link.outgoing.settled = max(link.outgoing.settled, min(message.body[1], link.outgoing.sent))
         self.credit_came(link)
 
     def credit_came(self, link: Link) -> None:
@@ -375,11 +386,11 @@ class SocketCore:
             link.control_next += 1
             self.on_control(link, following.type, following.body[1:])
 
-    def peer_restarted(self, node: str, unknown: Mapping[str, int]) -> None:
-        """The node of some peers has lost its memory; so many messages to each of its sockets may be lost."""
-        self._unknown += sum(unknown.values())
-        for peer in [peer for peer in self.manager.links if peer.node == node]:
-            self.manager.lose(peer, f"its node restarted; {unknown.get(peer.tag, 0)} messages may not have arrived")
+    def peer_restarted(self, node: str, life: int) -> None:
+        """The node of some peers has lost its memory; links with its next life may be here already."""
+        for peer, link in list(self.manager.links.items()):
+            if peer.node == node and (link.metadata is None or link.metadata.life == life):
+                self.manager.lose(peer, "its node restarted")
 
     def links_changed(self) -> None:
         """A link takes no more messages: whoever waits to send over it has to look again."""
@@ -387,12 +398,15 @@ class SocketCore:
 
     def give_credits(self, link: Link, credits: int) -> None:
         """Let the peer send more, or with a negative number less."""
-        self.post(link.peer, messages.FLOW, link.mine, link.theirs, (credits,))
+        assert link.incoming is not None
+        self.post(link.peer, messages.FLOW, link.mine, link.theirs, (credits, link.incoming.done))
 
     # ==== what the link manager needs (Port) ========================================================================
 
     def post(self, peer: SocketId, type_: int, mine: int, yours: int, body: tuple[Any, ...]) -> None:
         """Send a message that is not data."""
+        if type_ == messages.UNLINK and body[1]:
+            body = (self.core.life, True)  # so that a restart is not mistaken for the wish to end it
         self.core.post(self.id, peer, type_, mine, yours, body)
 
     def next_incarnation(self) -> int:
@@ -415,6 +429,9 @@ class SocketCore:
         code = self.on_link_request(peer, metadata.custom)
         if code.fatal:
             return code
+        unread = sum(len(link.incoming.queue) for link in self._unread if link.incoming is not None)
+        if unread >= max(1, self.options.capacity):
+            return Reply.TMP_NAVAIL  # or linking again and again would fill the memory with what nobody reads
         most = self.options.max_links
         if most is not None:
             others = sum(link.state in _TAKEN for link in self.manager.links.values() if link.peer != peer)
@@ -443,10 +460,31 @@ class SocketCore:
         """A link is gone."""
         if self._links.get(link.peer) is link:
             del self._links[link.peer]
+            reason = self._account_for(link, reason)
+            if link.incoming is not None and link.incoming.queue:
+                self._unread.add(link)
             self._sendable.pop(link, None)
             self.on_unlink(link, reason)
             self.core.tell("unlinked", link.peer.node, link.peer, reason)
         self._gone()
+
+    def _account_for(self, link: Link, reason: str) -> str:
+        """Report what was accepted for a link that ended otherwise than by agreement; the reason with the numbers."""
+        outgoing, incoming = link.outgoing, link.incoming
+        assert outgoing is not None
+        assert incoming is not None
+        if incoming.all_here:
+            return reason  # what waits for the transport is still delivered
+        unsent = len(outgoing.queue)
+        unsure = outgoing.unsure if reason != BY_US else 0  # whoever ends a link by force knows what that means
+        self.core.given_up += unsent
+        self.core.unknown += unsure
+        self._unknown += unsure
+        outgoing.settled = outgoing.sent
+        outgoing.queue.clear()
+        if unsent:
+            reason += f"; {unsent} messages were not sent"
+        return reason + f"; {unsure} messages may not have arrived" if unsure else reason
 
     def link_refused(self, link: Link, code: Reply) -> None:
         """A link cannot be."""
@@ -473,3 +511,9 @@ class SocketCore:
             queued=sum(len(link.incoming.queue) for link in self._links.values() if link.incoming is not None),
             waiting=len(self._queue),
         )
+
+
+def _life_in(message: Message) -> Any:
+    """The life of its node that a message names which says that a conversation is over; None in all others."""
+    ends = message.type == messages.ERROR or (message.type == messages.UNLINK and message.body[1:] == (True,))
+    return message.body[0] if ends and message.body else None

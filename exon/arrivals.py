@@ -72,6 +72,9 @@ class Arrivals:
         if peer is not None:
             if any(proof in (inbound.tag, inbound.old_tag) for inbound in peer.inbounds.values()):
                 return True
+            life = peer.inbounds.get(header.source_epoch)
+            if life is not None and life.proven:
+                return False  # it shows a tag that we gave it, not one that anybody gets who asks
             # The answer to a first request: sent to where we took the peer to be, before we knew its epoch.
             if peer.address is not None and proof == self._state.tags.tag(peer.id, 0, peer.address):
                 return True
@@ -115,7 +118,7 @@ class Arrivals:
         if peer is not None:
             self._hear(peer, header, source, now)
             peer.outbound.peer_closes = bool(datagram.flags & CLOSING)
-            if not datagram.frames:
+            if not datagram.frames and not peer.outbound.peer_closes:
                 peer.outbound.challenged()
         newest = peer is not None and peer.inbounds[header.source_epoch].newest == header.time
         tokens = False
@@ -162,7 +165,9 @@ class Arrivals:
         inbound = self._state.life(peer, header.source_epoch, source, True, now)
         assert inbound is not None, "a proven life is worth any other"
         outbound = peer.outbound
-        outbound.recovery.echoed(header.echo, header.delay, int(now * 1e6), now)
+        record = outbound.record
+        if record is None or record.epoch in (None, header.source_epoch):
+            outbound.recovery.echoed(header.echo, header.delay, int(now * 1e6), now)
         peer.waiting_since = None if outbound.idle else now
         peer.reported = False
         peer.located()
@@ -174,7 +179,7 @@ class Arrivals:
             both = (peer.address, source) if peer.address is not None else (source,)
             self._state.records.on_new_life(peer.id, header.source_epoch)
             if outbound.severed:
-                self._restarted(peer, [], True, now)
+                self._restarted(peer, peer.epoch, [], True, now)
             if peer.switch(header.source_epoch, now):
                 self._state.events.append(DuplicateId(peer.id, both))
         if peer.address != source:
@@ -235,7 +240,7 @@ class Arrivals:
         if peer is not None and peer.outbound.record is not None:
             outbound = peer.outbound
             if outbound.severed:
-                self._restarted(peer, [], True, now)
+                self._restarted(peer, header.source_epoch, [], True, now)
             outbound.on_granted(frame.n, frame.window if newest else outbound.window, now)
             if closing and outbound.idle:
                 outbound.hurry = True
@@ -257,13 +262,16 @@ class Arrivals:
         peer = self._state.peers.get(header.source)
         if peer is None or frame.epoch == header.source_epoch:
             return
+        dead = peer.inbounds.get(frame.epoch)
+        if dead is not None and header.proof not in (dead.tag, dead.old_tag):
+            return  # it did not hear what we said to that life, so how would it know?
         peer.inbounds.pop(frame.epoch, None)
         self._state.unproven.discard((peer.id, frame.epoch))
         record = peer.outbound.record
         bound = record is not None and record.epoch == frame.epoch
         tokens = self._state.records.on_refused(header.source, frame.epoch)
         if bound:
-            self._restarted(peer, tokens, True, now)
+            self._restarted(peer, frame.epoch, tokens, True, now)
             if peer.outbound.idle:
                 self._state.records.forget(peer.id)
 
@@ -275,15 +283,15 @@ class Arrivals:
         severed = record.rck == frame.r
         tokens = self._state.records.on_gone(header.source, header.source_epoch, frame.r)
         if tokens or severed:
-            self._restarted(peer, tokens, severed, now)
+            self._restarted(peer, header.source_epoch, tokens, severed, now)
 
-    def _restarted(self, peer: Peer, tokens: list[Token], severed: bool, now: float) -> None:
+    def _restarted(self, peer: Peer, epoch: int, tokens: list[Token], severed: bool, now: float) -> None:
         unknown = peer.outbound.on_unknown(tokens, severed, now)
         self._state.counters.messages_unknown += len(unknown)
         if self._state.closing:
             self._state.unknown_on_close += len(unknown)
         peer.waiting_since = None if peer.outbound.idle else now
-        self._state.events.append(PeerRestarted(peer.id, tuple(unknown)))
+        self._state.events.append(PeerRestarted(peer.id, tuple(unknown), epoch))
 
     def _on_slice(self, header: Header, frame: Slice, source: Address, now: float) -> None:
         peer = self._state.peers.get(header.source)

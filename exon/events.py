@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from attrs import frozen
+from attrs import field, frozen
 
 from exon.addresses import Address
 
@@ -18,10 +18,14 @@ class PeerMoved:
 
 @frozen
 class PeerRestarted:
-    """A peer lost its state (or gave our record up): what became of ``unknown`` is not known and never will be."""
+    """A peer lost its state (or gave our record up): what became of ``unknown`` is not known and never will be.
+
+    ``epoch`` is the life of the peer that is over; its next one may have been heard long before.
+    """
 
     peer: str
     unknown: tuple[bytes, ...]
+    epoch: int = field(default=0, eq=False)
 
 
 @frozen
