@@ -90,6 +90,7 @@ format: $(VENV)/.installed-dev ## format the code and apply safe fixes
 explore: $(VENV)/.installed-dev ## explore all interleavings of the protocol, up to two million states
 	$(call say,exploring the protocol)
 	@$(BIN)/python -m tests.model.explore --states 2000000
+	@$(BIN)/python -m tests.model_links.explore --states 2000000
 
 .PHONY: sim
 sim: $(VENV)/.installed-dev ## run SEEDS seeds of every simulated scenario
