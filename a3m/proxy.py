@@ -8,8 +8,9 @@ proxy holds nothing: messages wait where there are credits for them, a slow rece
 before it, and a proxy that ends leaves no message half-way. Where the target of a message depends on the message
 (replies, publications), a link whose first message has to wait lets the other links go first.
 
-Two things may still be lost, and both are counted: a reply to somebody who has gone (:class:`~a3m.NoRoute`), and a copy
-for a ``capture`` socket that has no room, since looking in must not slow down what is looked at.
+What may still be lost is counted: a reply to somebody who has gone (:class:`~a3m.NoRoute`), a message that is too large
+for the node it should leave from, and a copy for a ``capture`` socket that has no room, since looking in must not slow
+down what is looked at.
 
 Rejected: to wait with a poller. It reports that *some* message could be sent, which is true as long as any requester
 has room, and so it would return at once, over and over, while the one that the reply is for has none. A proxy sits in
@@ -25,10 +26,10 @@ from typing import Any
 
 from attrs import define, frozen
 
-from a3m.errors import A3MError, BadIdentifier, Closed, NoRoute, NotSupported
+from a3m.errors import A3MError, BadIdentifier, Closed, MessageTooLarge, NoRoute, NotSupported
 from a3m.flow import Item
 from a3m.patterns import RouterSocket, XPubSocket, XSubSocket
-from a3m.payload import routed, split
+from a3m.payload import MOST_HOPS, OVERHEAD, check_size, routed, size_of, split
 from a3m.socket import Socket
 from a3m.socket_core import WOULD_BLOCK
 from a3m.waitqueue import EVENTS, POLLLINK, WaitEntry
@@ -57,7 +58,7 @@ class ProxyReport:
     returned: int
     """Replies, or changes of subscriptions, on the way back."""
     unroutable: int
-    """Replies that nobody was there for any more; also events of the kind ``dropped`` of the node."""
+    """Messages that could go nowhere, each an event ``dropped`` of the node: nobody is there any more, or too large."""
     captured: int
     """Copies that the capture socket took."""
     missed: int
@@ -133,7 +134,8 @@ def _lanes(front: Socket, back: Socket) -> list[_Lane]:
     """The directions in which messages go, that of requests first."""
     for candidate in (front, back):
         if not isinstance(candidate, Socket):
-            raise NotSupported(f"a proxy joins two sockets, {type(candidate).__name__} is none")
+            what = f"{type(candidate).__module__}.{type(candidate).__name__}"
+            raise NotSupported(f"a proxy joins two sockets of a3m.Node, {what} is none")
     if (back.protocol, front.protocol) in _WAYS:
         front, back = back, front
     elif (front.protocol, back.protocol) not in _WAYS:
@@ -194,12 +196,13 @@ class _Lane:
         for _ in range(choices):
             item = self._first()
             try:
+                self._check(item)
                 if self.target.try_send(item) is not WOULD_BLOCK:
                     self.source.take()
                     self.moved += 1
                     moved.append(item)
                     return True
-            except (NoRoute, BadIdentifier) as error:
+            except (NoRoute, BadIdentifier, MessageTooLarge) as error:
                 self._give_up(error)
                 return True
             readable.rotate(-1)
@@ -217,11 +220,18 @@ class _Lane:
             return routed(("",), item)  # somebody answers who was not asked: as good as an unknown route
         return item
 
+    def _check(self, item: Item) -> None:
+        """Raise if the message cannot travel on: every hop makes it larger, and another node may allow less."""
+        hops = len(split(item)[0])
+        if hops > MOST_HOPS:
+            raise BadIdentifier(f"its route has {hops} hops, {MOST_HOPS} are allowed; do proxies form a circle?")
+        check_size(item, self.target.core.transport.options.max_message)
+
     def _give_up(self, error: A3MError) -> None:
-        """Nobody is there for the reply any more; it must not stop the others."""
+        """The message can go nowhere; it must not stop the others."""
         link, _ = self.source.take()
         self.unroutable += 1
-        self.source.core.tell("dropped", link.peer.node, link.peer, f"a reply that came to {self.source.id}: {error}")
+        self.source.core.tell("dropped", link.peer.node, link.peer, f"what came to {self.source.id}: {error}")
 
 
 @define(eq=False)
@@ -270,7 +280,8 @@ class _Capture:
     def _has_taken(self, body: Item) -> bool:
         if isinstance(self.socket, XPubSocket) and not self.with_topic:
             body = [b"", body] if type(body) is bytes else [b"", *body]
-        return self.socket.try_send(body) is not WOULD_BLOCK
+        fits = size_of(body) <= self.socket.core.transport.options.max_message - OVERHEAD
+        return fits and self.socket.try_send(body) is not WOULD_BLOCK
 
 
 @contextmanager

@@ -28,9 +28,9 @@ class World(ExitStack):
         self.stop = Event()
         self.callback(self.stop.set)
 
-    def __call__(self, name: str) -> Node:
+    def __call__(self, name: str, **options: Any) -> Node:
         if name not in self.nodes:
-            node = Node(name, bind="127.0.0.1:0")
+            node = Node(name, bind="127.0.0.1:0", options=a3m.Options(**options))
             self.callback(node.close, 0)
             for other in self.nodes.values():
                 node.register(other.id, f"127.0.0.1:{other.address[1]}")
@@ -256,6 +256,49 @@ def test_replies_to_those_who_left_are_counted_and_the_others_arrive(world: Worl
     assert "relay/front has no link with a/gone" in "".join(event.detail for event in dropped)
 
 
+def test_messages_too_large_for_the_way_are_counted_and_the_others_arrive(world: World) -> None:
+    source, sink = world("a").push("source"), world("b").pull("sink")
+    small = world("small", max_message=10_000)
+    pull, push = world("relay").pull("in"), small.push("out")
+    running = world.proxy(pull, push)
+    link(source, "relay/in")
+    link(push, "b/sink")
+    source.send_many([b"before", bytes(20_000), b"after"], timeout=PATIENCE)
+    assert take(sink, 2) == [b"before", b"after"]
+    world.stop.set()
+    assert running.result(PATIENCE) == ProxyReport(2, 0, 1, 0, 0)
+
+
+def test_copies_too_large_for_the_way_are_only_counted(world: World) -> None:
+    source, sink, watcher = world("a").push("source"), world("b").pull("sink"), world("c").pull("watcher")
+    pull, push = world("relay").pull("in"), world("relay").push("out")
+    capture = world("small", max_message=10_000).push("capture")
+    running = world.proxy(pull, push, capture=capture)
+    link(source, "relay/in")
+    link(push, "b/sink")
+    link(capture, "c/watcher")
+    source.send_many([b"before", bytes(20_000), b"after"], timeout=PATIENCE)
+    assert take(sink, 3) == [b"before", bytes(20_000), b"after"]
+    assert take(watcher, 2) == [b"before", b"after"]
+    world.stop.set()
+    assert running.result(PATIENCE) == ProxyReport(3, 0, 0, 2, 1)
+
+
+def test_a_message_that_has_gone_in_circles_is_given_up(world: World) -> None:
+    liar, sink = world("a").router("liar"), world("b").router("sink")
+    router, dealer = world("relay").router("front"), world("relay").dealer("back")
+    running = world.proxy(router, dealer)
+    link(liar, "relay/front")
+    link(dealer, "b/sink")
+    liar.send(b"round and round", to=(*["n/hop"] * 64, "relay/front"))
+    liar.send(b"straight", to="relay/front")
+    assert sink.recv(timeout=PATIENCE) == (("a/liar", "relay/back"), b"straight")
+    world.stop.set()
+    assert running.result(PATIENCE) == ProxyReport(1, 0, 1, 0, 0)
+    dropped = [event.detail for event in world("relay").events(timeout=0) if event.kind == "dropped"]
+    assert dropped == ["what came to relay/front: its route has 65 hops, 64 are allowed; do proxies form a circle?"]
+
+
 def test_closing_the_front_forwards_what_has_come(world: World) -> None:
     source, sink = world("a").push("source"), world("b").pull("sink")
     pull, push = world("relay").pull("in"), world("relay").push("out")
@@ -394,7 +437,7 @@ def test_sockets_that_do_not_go_together_are_refused(world: World, front: str, b
 
 def test_other_arguments_are_checked(world: World) -> None:
     pull, push = world("relay").pull("in"), world("relay").push("out")
-    with pytest.raises(a3m.NotSupported, match="a proxy joins two sockets, str is none"):
+    with pytest.raises(a3m.NotSupported, match=r"a proxy joins two sockets of a3m\.Node, builtins\.str is none"):
         a3m.proxy(pull, "relay/out")  # type: ignore[arg-type]
     with pytest.raises(a3m.NotSupported, match="copies messages to a PUSH, PAIR or PUB socket, not to SUB"):
         a3m.proxy(pull, push, capture=world("relay").sub("capture"))
