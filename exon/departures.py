@@ -58,11 +58,12 @@ class Departures:
     def _tokens(self, peer: Peer, epoch: int, frames: list[bytes], now: float) -> Iterator[tuple[Address, bytes]]:
         """Requests and tokens, the answers riding with the first of them."""
         outbound = peer.outbound
-        if peer.address is None:
+        address = peer.route(epoch)
+        if address is None:
             return
         outbound.wants_probe(now)
         for size in outbound.mtu.probes(now, outbound.recovery.rtt.timeout) if epoch else ():
-            yield self._assemble(peer, epoch, peer.address, [encode_frame(Probe(size))], now, size)[0]
+            yield self._assemble(peer, epoch, address, [encode_frame(Probe(size))], now, size)[0]
         room = outbound.mtu.size - overhead(self._state.id, peer.id)
         while True:
             request = outbound.request(now)
@@ -74,7 +75,7 @@ class Departures:
                 tokens += carried
             if not frames:
                 return
-            datagram, time = self._assemble(peer, epoch, peer.address, frames, now)
+            datagram, time = self._assemble(peer, epoch, address, frames, now)
             if tokens:
                 outbound.recovery.sent(time, len(datagram[1]), tokens, now)
             if peer.waiting_since is None and not outbound.idle:

@@ -24,6 +24,7 @@ _RIDE = 96  # bytes of a datagram kept free of payload, so that a request and an
 _TOKEN_HEADER = 1 + 1 + 9 + 9 + 5
 _SLICE_HEADER = _TOKEN_HEADER + 9 + 9
 _CLOSE_TRIES = 8  # at one loss in five each way, one close in three thousand stays unconfirmed
+_SMALL = 1000  # bytes of payload that go into one token, however little room the peer has
 _PROBE_BACKLOG = 4  # datagrams' worth of backlog that make a larger path MTU worth looking for
 
 
@@ -50,6 +51,7 @@ class Outbound:
         self.mtu = PathMtu(options.max_datagram)
         self.recovery = Recovery(options.max_backoff)
         self.window = 1 << 30  # what the peer has room for, once it has said so
+        self._largest_window = 0
         self.hurry = False  # close as soon as nothing is pending
         self.peer_closes = False  # it said so, and grants no slots any more
         self.unconfirmed = False  # the last close was given up without an answer
@@ -145,11 +147,12 @@ class Outbound:
 
     def set_window(self, window: int) -> None:
         """The peer has room for so many bytes; what it had to turn away goes again when there is some."""
-        if self.window < self.budget or window < self.budget:
+        if min(self.window, window) < self.budget:
             self._resend(self.recovery.refused())
-        if window >= self.budget:
-            self._stuck_tries = 0
         self.window = window
+        self._largest_window = max(self._largest_window, window)
+        if self._fits_window:
+            self._stuck_tries = 0
 
     @property
     def severed(self) -> bool:
@@ -217,8 +220,8 @@ class Outbound:
 
     @property
     def budget(self) -> int:
-        """Bytes of payload that a token made now may have."""
-        return self.mtu.size - self._overhead - _RIDE - _TOKEN_HEADER
+        """Bytes of payload that a token made now may have: what the path carries and the peer may have room for."""
+        return min(self.mtu.size - self._overhead - _RIDE - _TOKEN_HEADER, max(_SMALL, self._largest_window // 2))
 
     @property
     def _standby(self) -> int:
@@ -267,7 +270,18 @@ class Outbound:
         recovery = self.recovery
         if recovery.pacer.ready_at() > now:
             return False
-        return bool(self._slices) or recovery.in_flight < min(recovery.congestion.window, self.window)
+        return bool(self._slices) or (recovery.in_flight < recovery.congestion.window and self._fits_window)
+
+    @property
+    def _fits_window(self) -> bool:
+        """Whether the peer has room for the next token, besides what is on the way; when empty it takes any one."""
+        in_flight = self.recovery.in_flight
+        return in_flight + self._next_size <= self.window or (not in_flight and self.window >= self._largest_window)
+
+    @property
+    def _next_size(self) -> int:
+        """Bytes of payload that the next token will have, at the most."""
+        return len(self._again[0].payload) if self._again else min(self.budget, self._backlog + packing.HEADER)
 
     def tokens(self, room: int, now: float) -> Iterator[tuple[bytes, list[Token]]]:
         """Encoded frames that fit ``room`` bytes together, each with the token that is on its way with it."""
@@ -419,7 +433,7 @@ class Outbound:
 
     def _stuck_at(self, record: SendRecord) -> float | None:
         """When to try a token although the peer said it has no room: its word to the contrary may be lost."""
-        if self.window >= self.budget or self.recovery.in_flight:
+        if self.recovery.in_flight or self._fits_window:
             return None
         if not (self._again or (record.envelopes and (self._queue or self._cut))):
             return None
@@ -447,8 +461,7 @@ class Outbound:
         if self._slices:
             yield self.recovery.pacer.ready_at()
         elif (record.envelopes and (self._queue or self._cut)) or self._again:
-            window = min(self.recovery.congestion.window, self.window)
-            if self.recovery.in_flight < window:
+            if self.recovery.in_flight < self.recovery.congestion.window and self._fits_window:
                 yield self.recovery.pacer.ready_at()
             probing = self.mtu.deadline()
             if probing is not None:

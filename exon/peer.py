@@ -126,6 +126,13 @@ class Peer:
     def _unanswered(self) -> bool:
         return any(inbound.unanswered and self.receive_record(e) is not None for e, inbound in self.inbounds.items())
 
+    def route(self, epoch: int) -> Address | None:
+        """Where to send what is meant for one life: an earlier one may still be where it was, until it is silent."""
+        inbound = self.inbounds.get(epoch)
+        if epoch == self.epoch or inbound is None or self.outbound.recovery.silent:
+            return self.address
+        return self.route_to(inbound)
+
     def route_to(self, inbound: Inbound) -> Address:
         """Where to answer one life: where it spoke from, or, if it is silent, where the peer is by now."""
         return self.address if inbound.unanswered and self.address is not None else inbound.address

@@ -327,7 +327,7 @@ class Node:
     def _look_up(self, peer: Peer, now: float) -> None:
         if peer.lost and peer.wanted and peer.lookup_due(now):
             elsewhere = peer.another_address(self._state.book.registered(peer.id))
-            if elsewhere is not None:
+            if elsewhere is not None and not peer.outbound.idle:
                 self._state.go_to(peer, elsewhere)
             self._state.events.append(LookupWanted(peer.id))
 

@@ -166,6 +166,11 @@ class Recovery:
                     tokens.append(token)
         return tokens
 
+    @property
+    def silent(self) -> bool:
+        """Whether several time-outs have passed without any answer."""
+        return self.timeouts >= _SILENT
+
     def patience(self, tries: int) -> float:
         """How long to wait for an answer after ``tries`` unanswered ones."""
         return min(self._max_backoff, self.rtt.timeout * 2.0 ** min(tries, 16))

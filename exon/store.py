@@ -93,7 +93,7 @@ class ClockFile:
             raise StoreError(
                 None,
                 f"the clock file {self._path} is damaged; numbers might be used twice. If no peer can remember "
-                "this node any more (all were restarted, or an hour has passed), delete the file to begin anew",
+                "this node any more (all were restarted, or a week has passed), delete the file to begin anew",
             )
         return int(number)
 

@@ -125,9 +125,6 @@ def test_a_peer_with_much_to_send_cannot_keep_a_node_from_closing() -> None:
     assert len(wire.got["a"]) + wire["b"].pending("a") == 4000
 
 
-@pytest.mark.xfail(
-    reason="the empty answer of a closing node is taken for a challenge, and the request repeated at once"
-)
 def test_what_finds_a_closing_node_waits_without_much_noise() -> None:
     wire = Wire("a", "b")
     wire.send("b", "a", b"b1")
