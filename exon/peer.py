@@ -13,6 +13,7 @@ from exon.records import ReceiveRecord, Records
 _ALTERNATIONS = 8  # between lives, in quick succession, that only two live nodes with one id can cause
 _QUICK = 10.0
 _LOOKUP_FIRST, _LOOKUP_MOST = 0.1, 5.0
+_LOOKUP_IDLE = 60.0  # the longest pause while nothing waits to be sent to it
 
 
 class Peer:
@@ -99,7 +100,7 @@ class Peer:
         if self._lookup_at is not None and now < self._lookup_at:
             return False
         self._lookup_at = now + self._lookup_wait
-        self._lookup_wait = min(_LOOKUP_MOST, 2 * self._lookup_wait)
+        self._lookup_wait = min(_LOOKUP_IDLE if self.outbound.idle else _LOOKUP_MOST, 2 * self._lookup_wait)
         return True
 
     def located(self) -> None:
