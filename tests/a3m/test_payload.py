@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 
 import a3m
 from a3m.payload import from_body, is_item, routed, split, to_item
-from tests.a3m.nodes import PATIENCE, Nodes, linked
+from tests.a3m.nodes import PATIENCE, Nodes, linked, take
 
 parts = st.binary(max_size=20) | st.lists(st.binary(max_size=20), min_size=1, max_size=5)
 
@@ -118,3 +118,31 @@ def test_the_way_counts(nodes: Nodes) -> None:
         sub.subscribe("t" * 10_000)
     router.send(b"still working", to=dealer.id)
     assert dealer.recv(timeout=PATIENCE) == b"still working"
+
+
+def test_many_messages_travel_together_within_the_limit(nodes: Nodes) -> None:
+    a = nodes("a", options=a3m.Options(max_message=10_000))
+    b = nodes("b", options=a3m.Options(max_message=10_000))
+    push, pull = a.push("out"), b.pull("in")
+    linked(push, pull)
+    sent = [[bytes([number])] * 900 for number in range(100)] + [bytes(1_000)] * 100
+    assert push.send_many(sent) == 200
+    assert [pull.recv_parts(timeout=PATIENCE) for _ in range(100)] == sent[:100]
+    assert take(pull, 100) == sent[100:]
+
+
+def test_a_message_that_grew_on_its_way_ends_its_link_and_not_the_node(nodes: Nodes) -> None:
+    a = nodes("a", options=a3m.Options(max_message=10_000))
+    b = nodes("b", options=a3m.Options(max_message=10_000))
+    dealer, other, router = a.dealer("deal"), a.dealer("other"), b.router("route")
+    linked(router, dealer, other)
+    with router.core.lock:
+        link = next(link for link in router.established if link.peer == dealer.id)
+        router.push(link, routed(["n/" + "x" * 250] * 64, b"x"))
+        router.core.work()
+    router.wait_unlinked(dealer.id, timeout=PATIENCE)
+    assert b.stats().dropped == {"message too large": 1}
+    router.send(b"still working", to=other.id)
+    assert take(other, 1) == [b"still working"]
+    report = b.close(timeout=PATIENCE)
+    assert (report.clean, report.undelivered, report.unknown) == (False, 1, 0)
