@@ -30,8 +30,9 @@ def test_names(nodes: Nodes) -> None:
     assert repr(a) == f"<a3m.Node 'a' at {at(a)}>"
     with pytest.raises(a3m.BadIdentifier, match="reserved"):
         a.push("$mine")
+    a.push("twice")
     with pytest.raises(a3m.BadIdentifier, match="already"):
-        a.push("twice") and a.pull("twice")
+        a.pull("twice")
     with pytest.raises(a3m.NotSupported, match="register_pattern"):
         a.socket("NONE", "x")
     for wrong in ("", "x" * 256, 7, None):

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from concurrent.futures import Future
 from threading import Thread
 from typing import Any
 
@@ -511,7 +512,7 @@ def test_everything_on_a_closed_socket(nodes: Nodes) -> None:
 def test_close_wakes_everybody(nodes: Nodes) -> None:
     a = nodes("a")
     pair = a.pair("one")
-    calls = [
+    calls: list[Future[Any]] = [
         in_background(pair.send, b"x", timeout=PATIENCE),
         in_background(pair.send_many, [b"x"], timeout=PATIENCE),
         in_background(pair.recv, timeout=PATIENCE),
