@@ -1,0 +1,187 @@
+"""Every error of the package, provoked as a user would, and its message read as one: it says what to do."""
+
+from __future__ import annotations
+
+import inspect
+from collections.abc import Callable
+
+import pytest
+
+import a3m
+from a3m import errors
+from tests.a3m.nodes import PATIENCE, Nodes, at, crash, linked, take
+
+Provoke = Callable[[Nodes], object]
+
+
+def timeout(nodes: Nodes) -> None:
+    nodes("a").push("out").send(b"x", timeout=0)
+
+
+def closed(nodes: Nodes) -> None:
+    with nodes("a").push("out") as push:
+        pass
+    push.send(b"x")
+
+
+def no_links(nodes: Nodes) -> None:
+    nodes("a").push("out").send(b"x", require_link=True)
+
+
+def link_refused(nodes: Nodes) -> None:
+    a = nodes("a")
+    push = a.push("out")
+    a.push("other")
+    push.link("a/other")
+    push.wait_linked("a/other", timeout=PATIENCE)
+
+
+def link_closed(nodes: Nodes) -> None:
+    a, b = nodes.pair()
+    req, rep = a.req("ask"), b.rep("answer")
+    linked(req, rep)
+    req.send(b"x")
+    take(rep, 1)
+    rep.close(timeout=PATIENCE)
+    req.recv(timeout=PATIENCE)
+
+
+def no_route(nodes: Nodes) -> None:
+    nodes("a").router("route").send(b"x", to="b/nobody")
+
+
+def not_supported(nodes: Nodes) -> None:
+    nodes("a").pull("in").send(b"x")
+
+
+def poll_error(nodes: Nodes) -> None:
+    pull = nodes("a").pull("in")
+    with a3m.Poller() as poller:
+        poller.add(pull, a3m.POLLIN)
+        poller.add(pull, a3m.POLLIN)
+
+
+def message_too_large(nodes: Nodes) -> None:
+    nodes("a", options=a3m.Options(max_message=5_000)).push("out").send(bytes(5_000))
+
+
+def bad_identifier(nodes: Nodes) -> None:
+    nodes("a").push("out").link("server")
+
+
+def bad_payload(nodes: Nodes) -> None:
+    nodes("a").push("out").send("text")  # type: ignore[arg-type]
+
+
+def state_error(nodes: Nodes) -> None:
+    nodes("a").req("ask").recv()
+
+
+PROVOKED: list[tuple[type[a3m.A3MError], Provoke, str]] = [
+    (a3m.Timeout, timeout, "a/out could not send in 0 s: it has no link, nobody to send to; the message was not sent"),
+    (a3m.Closed, closed, "socket a/out is closed"),
+    (a3m.NoLinks, no_links, "a/out has no link, and none is being made; call link(), or let a peer link to it"),
+    (a3m.LinkRefused, link_refused, "a/other refused the link: the patterns do not fit together; link for example"),
+    (a3m.LinkClosed, link_closed, "the link with b/answer is closed: "),
+    (a3m.NoRoute, no_route, "a/route has no link with b/nobody; the message was not sent"),
+    (a3m.NotSupported, not_supported, "a PULL socket does not send; link it with a socket that does"),
+    (a3m.PollError, poll_error, "<a3m PULL a/in> is already registered; modify() changes its events"),
+    (
+        a3m.MessageTooLarge,
+        message_too_large,
+        "the message has 5000 bytes, at most 3976 are allowed; send it in several",
+    ),
+    (a3m.BadIdentifier, bad_identifier, "'server' names no socket; write it as 'node/tag'"),
+    (a3m.BadPayload, bad_payload, "a payload is bytes or a sequence of bytes, not str; encode text with .encode()"),
+    (a3m.StateError, state_error, "a/ask has asked nothing; send() a request first"),
+]
+
+
+@pytest.mark.parametrize(("error", "provoke", "text"), PROVOKED, ids=lambda value: getattr(value, "__name__", ""))
+def test_each_error_says_what_to_do(nodes: Nodes, error: type[a3m.A3MError], provoke: Provoke, text: str) -> None:
+    with pytest.raises(a3m.A3MError) as caught:
+        provoke(nodes)
+    assert type(caught.value) is error
+    assert str(caught.value).startswith(text)
+
+
+def test_no_error_is_forgotten() -> None:
+    classes = {value for _, value in inspect.getmembers(errors, inspect.isclass) if issubclass(value, a3m.A3MError)}
+    assert classes - {a3m.A3MError, a3m.DeliveryUnknown} == {error for error, _, _ in PROVOKED}
+    assert all(getattr(a3m, error.__name__) is error for error in classes)
+
+
+def test_errors_are_also_what_python_calls_them() -> None:
+    assert issubclass(a3m.Timeout, TimeoutError)
+    assert issubclass(a3m.NotSupported, TypeError)
+    assert issubclass(a3m.BadPayload, TypeError)
+    for error in (a3m.PollError, a3m.MessageTooLarge, a3m.BadIdentifier):
+        assert issubclass(error, ValueError)
+
+
+def test_unknown_deliveries_name_the_peer() -> None:
+    error = a3m.DeliveryUnknown(a3m.SocketId("b", "in"), 3)
+    assert str(error) == "b/in lost its state; 3 messages to it may or may not have been delivered"
+    assert (error.peer, error.count) == (("b", "in"), 3)
+
+
+@pytest.mark.parametrize("method", ["recv", "recv_parts", "recv_many", "__iter__"])
+def test_a_socket_that_does_not_receive(nodes: Nodes, method: str) -> None:
+    push = nodes("a").push("out")
+    call = getattr(push, method)
+    with pytest.raises(a3m.NotSupported, match="a PUSH socket does not receive; link it with a socket that does"):
+        next(call()) if method == "__iter__" else call(*([1] if method == "recv_many" else []))
+
+
+def test_why_a_call_ran_out_of_time(nodes: Nodes) -> None:
+    a, b = nodes.pair()
+    push, pull = a.push("out"), b.pull("in", capacity=1)
+    with pytest.raises(a3m.Timeout, match=r"nothing for b/in in 0 s; it has no link"):
+        pull.recv(timeout=0)
+    with pytest.raises(a3m.Timeout, match=r"a/out waited 0 s for its links; see \.pending"):
+        push.wait_linked(timeout=0)
+    linked(push, pull)
+    push.send(b"x")
+    with pytest.raises(a3m.Timeout, match="it has links, the receivers are slow; the message was not sent"):
+        push.send(b"y", timeout=0)
+    take(pull, 1)
+    with pytest.raises(a3m.Timeout, match="nothing for b/in in 0 s; it has links"):
+        pull.recv(timeout=0)
+
+
+@pytest.mark.parametrize("peer", ["", "node", "/tag", "node/", "n" * 256 + "/tag", None, 7, b"node/tag"])
+def test_names_of_peers(nodes: Nodes, peer: str) -> None:
+    push = nodes("a").push("out")
+    for call in (push.link, push.unlink, push.wait_linked, push.link_to):
+        with pytest.raises(a3m.BadIdentifier):
+            call(peer) if peer is not None or call != push.wait_linked else call("")
+    assert push.pending == ()
+
+
+def test_wrong_addresses(nodes: Nodes) -> None:
+    a = nodes("a")
+    for wrong in ("nonsense", "127.0.0.1:99999", "127.0.0.1"):
+        with pytest.raises(a3m.BadAddress):
+            a.register("b", wrong)
+        with pytest.raises(a3m.BadAddress):
+            a.rebind(wrong)
+    with pytest.raises(a3m.AddressInUse):
+        a.rebind(at(nodes("b")))
+    with pytest.raises(a3m.BadIdentifier):
+        a.register("b/tag", "127.0.0.1:5555")
+    push, pull = a.push("out"), a.pull("in")
+    linked(push, pull)  # and the node still works
+
+
+def test_a_lost_reply_says_that_the_request_may_have_been_handled(nodes: Nodes) -> None:
+    a, b = nodes.pair()
+    req, rep = a.req("ask"), b.rep("answer")
+    linked(req, rep)
+    req.send(b"x")
+    take(rep, 1)
+    crash(b)
+    req.unlink(rep.id, force=True)
+    with pytest.raises(a3m.LinkClosed, match="whether the request was handled is not known") as caught:
+        req.recv(timeout=PATIENCE)
+    assert caught.value.peer == rep.id
+    assert caught.value.reason
