@@ -30,6 +30,7 @@ from a3m.options import SocketOptions
 from a3m.payload import Payload, from_body, is_item, split, to_item
 from a3m.stats import SocketStats
 from a3m.waitqueue import EVENTS, POLLERR, POLLHUP, POLLIN, POLLLINK, POLLOUT, WaitEntry, WaitQueue
+from exon.log import log
 
 WOULD_BLOCK: Any = type("WOULD_BLOCK", (), {"__repr__": lambda _: "WOULD_BLOCK"})()
 """What a method answers that cannot do it now, and never waits."""
@@ -426,7 +427,9 @@ class SocketCore:
             return Reply.INCOMPATIBLE
         if not self.options.accept_links and not wanted:
             return Reply.INCOMING_NOT_ALLOWED
-        code = self.on_link_request(peer, metadata.custom)
+        code = self._ask_pattern(self.on_link_request, peer, metadata.custom)
+        if not isinstance(code, Reply):
+            return Reply.INCOMING_NOT_ALLOWED  # a check that fails lets nobody in
         if code.fatal:
             return code
         unread = sum(len(link.incoming.queue) for link in self._unread if link.incoming is not None)
@@ -451,7 +454,7 @@ class SocketCore:
         link.since = self.core.time()
         self._links[link.peer] = link
         self._had_links = True
-        self.on_link(link)
+        self._ask_pattern(self.on_link, link)
         self.core.tell("linked", link.peer.node, link.peer, f"by {self.id}")
         self._queue.wake(POLLLINK)
         self.credit_came(link)
@@ -464,9 +467,18 @@ class SocketCore:
             if link.incoming is not None and link.incoming.queue:
                 self._unread.add(link)
             self._sendable.pop(link, None)
-            self.on_unlink(link, reason)
+            self._ask_pattern(self.on_unlink, link, reason)
             self.core.tell("unlinked", link.peer.node, link.peer, reason)
         self._gone()
+
+    def _ask_pattern(self, method: Callable[..., Any], *arguments: Any) -> Any:
+        """Call a pattern; a fault there must not leave a link half made or half unmade."""
+        try:
+            return method(*arguments)
+        except Exception:
+            self.core.dropped["internal error"] += 1
+            log.exception("pattern-error", socket=str(self.id), method=method.__name__)
+            return None
 
     def _account_for(self, link: Link, reason: str) -> str:
         """Report what was accepted for a link that ended otherwise than by agreement; the reason with the numbers."""
