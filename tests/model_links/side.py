@@ -110,7 +110,7 @@ class Variant:
 CORRECT = Variant()
 
 
-class _Transport:
+class Transport:
     """Takes messages, and hands them out again to whoever carries them."""
 
     def __init__(self, name: str, lazy: bool) -> None:
@@ -193,7 +193,7 @@ class Side:
         self.scenario = scenario
         self.acts = scenario.acts(name)
         self.variant = variant
-        self.transport = _Transport(name, scenario.lazy)
+        self.transport = Transport(name, scenario.lazy)
         self.core = Core(cast(Any, self.transport), random=Random(0), time=lambda: NOW)
         self.busy = self.acts.busy
         self.used: Counter[Kind] = Counter()
