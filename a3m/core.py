@@ -209,6 +209,12 @@ class Core:
         """Whether the transport has closed, too."""
         return self.transport.closed
 
+    @property
+    def unsettled(self) -> bool:
+        """Whether messages of the application are neither acknowledged nor given up."""
+        with self.lock:
+            return any(_messages_in(data) for data, _ in self.transport.unfinished()) or bool(self._dirty)
+
     def check_closed(self) -> None:
         """Tell whoever waits for the end, if it has come."""
         if self.when_closed is not None and self.closed:

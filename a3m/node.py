@@ -54,6 +54,9 @@ PATTERNS: tuple[type[Socket], ...] = (
     PairSocket,
 )
 
+_SOCKETS_SHARE = 0.8  # of the time to close
+_GOODBYE = 2.0  # seconds for peers to confirm a close when no message of the application depends on it
+
 _AnySocket = TypeVar("_AnySocket", bound=Socket)
 
 
@@ -295,9 +298,11 @@ class Node:
                 sockets = list(core.sockets.values())
                 for socket in sockets:
                     socket.begin_close()
+            # Some of the time is for saying goodbye to the peers that do answer.
+            patience = monotonic() + (deadline - monotonic()) * _SOCKETS_SHARE
             for socket in sockets:
                 assert isinstance(socket, Socket)
-                socket.close(timeout=max(0.0, deadline - monotonic()))
+                socket.close(timeout=max(0.0, patience - monotonic()))
             return self._close_transport(deadline)
 
     def _close_transport(self, deadline: float) -> CloseReport:
@@ -309,7 +314,9 @@ class Node:
             done.acquire()
             core.when_closed = done.release
             core.check_closed()
-        done.acquire(timeout=max(0.0, deadline - monotonic()))
+        closed = done.acquire(timeout=max(0.0, min(deadline - monotonic(), _GOODBYE)))
+        if not closed and core.unsettled:
+            done.acquire(timeout=max(0.0, deadline - monotonic()))
         with core.lock:
             core.when_closed = None
             if not core.transport.closing:  # it never had room for everything

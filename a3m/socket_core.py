@@ -36,6 +36,13 @@ WOULD_BLOCK: Any = type("WOULD_BLOCK", (), {"__repr__": lambda _: "WOULD_BLOCK"}
 """What a method answers that cannot do it now, and never waits."""
 
 _MOST_EARLY = 65536  # control messages of one link that may overtake others; no transport has more on the way
+_UNUSED = (
+    State.WAIT_BOTH,
+    State.WAIT_METADATA,
+    State.WAIT_RETRY,
+    State.CANCELLING_BOTH,
+    State.CANCELLING_METADATA,
+)
 _TAKEN = (State.WAIT_REPLY, State.CANCELLING_REPLY, *LIVE)  # states that use up one of max_links
 
 
@@ -198,6 +205,8 @@ class SocketCore:
     def try_linked(self, peer: SocketId | None) -> Any:
         """Whom there is a link with."""
         if peer is None:
+            if not self.manager.links and self._refused:
+                raise LinkRefused(*next(iter(self._refused.items())))
             return next((link.peer for link in self.established), WOULD_BLOCK)
         link = self._links.get(peer)
         if link is not None and link.established:
@@ -226,8 +235,9 @@ class SocketCore:
         if self._closing:
             return
         self._closing = True
-        for peer in list(self.manager.links):
-            self.manager.unlink(peer)
+        for peer, link in list(self.manager.links.items()):
+            # A link that neither side can have used yet is not worth waiting for; its peer may never answer.
+            self.manager.unlink(peer, force=link.state in _UNUSED)
         self._check_closed()
         self._queue.wake_all(EVENTS | POLLLINK)
         self.core.work()
