@@ -225,12 +225,13 @@ def step(state: State, event: Input, wanted: bool) -> Step | None:
 
 
 def diagram() -> str:
-    """The table as a Mermaid state diagram, one line per transition."""
+    """The table as a Mermaid state diagram; a line for each transition says what happens / what is done."""
     lines = ["stateDiagram-v2"]
     for state, row in TABLE.items():
         for event, cell in row.items():
             for which, suffix in ((cell, ""), (cell.passive, " (not wanted here)")):
                 if which is not None:
-                    done = "".join(f"; {action.value}" for action in which.actions)
-                    lines.append(f"    {state.name} --> {which.next.name}: {event.value}{suffix}{done}")
+                    label = " / ".join([event.value + suffix, *(action.value for action in which.actions)])
+                    # A colon or semicolon would end the label.
+                    lines.append(f"    {state.name} --> {which.next.name}: {label.replace(':', ' =')}")
     return "\n".join(lines) + "\n"

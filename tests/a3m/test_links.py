@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from pathlib import Path
 from random import Random
 from typing import Any, ClassVar, cast
 
@@ -747,6 +748,18 @@ def test_cancel_while_waiting_for_metadata() -> None:
     assert wire.events("b") == [("refused", Reply.CANCELED.advice)]
 
 
+def test_reply_before_the_link_while_cancelling() -> None:
+    wire = Wire()
+    wire.call_link("a")
+    wire.call_link("b")
+    wire.arrive("b", LINK)
+    wire.call_unlink("a")
+    wire.arrive("a", LINKREPLY)
+    assert wire.state("a") is State.CANCELLING_METADATA
+    wire.drain()
+    assert wire.states == NOTHING
+
+
 def test_cancel_after_own_reply() -> None:
     wire = Wire()
     wire.call_link("a")
@@ -956,6 +969,137 @@ def test_restart_ends_a_link_that_nobody_here_asked_for() -> None:
     assert wire.state("a") is State.WAIT_RETRY  # this side asked for it
 
 
+# -- in every state -------------------------------------------------------------------------------------------------
+
+CONVERSING = [state for state in State if state not in (State.ABSENT, State.WAIT_RETRY)]
+CANCELLED = {
+    State.CANCELLING_BOTH: State.WAIT_BOTH,
+    State.CANCELLING_METADATA: State.WAIT_METADATA,
+    State.CANCELLING_REPLY: State.WAIT_REPLY,
+    State.UNLINKING: State.ESTABLISHED,
+}
+WANTED = (State.WAIT_BOTH, State.WAIT_METADATA, State.WAIT_RETRY, State.ESTABLISHED)  # where ``a`` asked, below
+
+
+def reach(state: State) -> Wire:
+    """A wire on which ``a`` is in this state."""
+    if state in CANCELLED:
+        wire = reach(CANCELLED[state])
+        wire.call_unlink("a")
+    elif state is State.ESTABLISHED:
+        wire = established()
+    else:
+        wire = Wire()
+        if state is not State.WAIT_REPLY:
+            wire.call_link("a")
+        if state in (State.WAIT_METADATA, State.WAIT_REPLY):
+            wire.call_link("b")
+        if state is State.WAIT_METADATA:
+            wire.arrive("b", LINK)
+            wire.arrive("a", LINKREPLY)
+        elif state is State.WAIT_REPLY:
+            wire.arrive("a", LINK)
+        elif state is State.WAIT_RETRY:
+            wire["b"].answer = Reply.TMP_NAVAIL
+            wire.drain()
+            wire["b"].answer = Reply.OK
+    assert wire.state("a") is state
+    return wire
+
+
+@pytest.mark.parametrize("state", [*CONVERSING, State.WAIT_RETRY])
+def test_force_ends_it_in_every_state(state: State) -> None:
+    wire = reach(state)
+    wire.call_unlink("a", force=True)
+    assert wire.state("a") is State.ABSENT
+    wire.drain()
+    assert wire.state("a") is State.ABSENT
+    assert wire.state("b") in (State.ABSENT, State.WAIT_RETRY)
+    wire.later("a", 100.0)
+    assert wire.flight == []
+
+
+@pytest.mark.parametrize("state", CONVERSING)
+@pytest.mark.parametrize("how", ["restart", "error", "forced"])
+def test_loss_of_the_peer_ends_it_in_every_state(state: State, how: str) -> None:
+    wire = reach(state)
+    link = wire.link("a")
+    theirs = link.theirs
+    if how == "restart":
+        wire["a"].manager.lose(wire.peer("a"), "its node restarted")
+    elif how == "error":
+        wire.forge("a", ERROR, 0, link.mine)
+    else:
+        wire.forge("a", UNLINK, theirs, link.mine, 0, True)
+    again = state in WANTED and not (how == "forced" and state is State.ESTABLISHED)
+    assert wire.state("a") is (State.WAIT_RETRY if again else State.ABSENT)
+
+
+@pytest.mark.parametrize("state", [state for state in CONVERSING if "BOTH" not in state.name])
+def test_another_request_is_put_off_in_every_state(state: State) -> None:
+    wire = reach(state)
+    wire.flight.clear()
+    wire.forge("a", LINK, 99, 0, "PLAIN", 8, 0, None)
+    assert wire.state("a") is state
+    ((_, _, data),) = wire.flight
+    message = decode(data)
+    assert (message.type, message.mine, message.yours, message.body[0]) == (LINKREPLY, 0, 99, Reply.LINK_EXISTS)
+
+
+@pytest.mark.parametrize("answer", [Reply.TMP_NAVAIL, Reply.CLOSED])
+@pytest.mark.parametrize("state", [State.WAIT_BOTH, State.WAIT_METADATA, State.WAIT_RETRY])
+@pytest.mark.parametrize("comes", ["request", "reply"])
+def test_our_own_refusal(state: State, answer: Reply, comes: str) -> None:
+    """Said in every state in which there is something to judge; and it decides whether we ask again."""
+    wire = reach(state)
+    wire["a"].answer = answer
+    mine = wire.link("a").mine
+    if comes == "reply" and state is State.WAIT_BOTH:
+        wire.arrive("b", LINK)
+        wire.arrive("a", LINKREPLY)
+    elif comes == "request" and state is not State.WAIT_METADATA:
+        wire.flight.clear()
+        wire.forge("a", LINK, 99, 0, "PLAIN", 8, 0, None)
+    else:
+        wire.call_link("b")
+        wire.arrive("a", LINK)
+    assert wire.state("a") is (State.ABSENT if answer.fatal else State.WAIT_RETRY)
+    to, _, data = wire.flight[-1]
+    message = decode(data)
+    assert (to, message.type, message.mine, message.body[0]) == ("b", LINKREPLY, mine, answer)
+    wire.flight.clear()
+    wire.later("a")
+    assert wire.types == ([] if answer.fatal else [("b", LINK)])
+
+
+@pytest.mark.parametrize("answer", [Reply.OK, Reply.TMP_NAVAIL, Reply.CLOSED])
+@pytest.mark.parametrize("state", [State.CANCELLING_BOTH, State.CANCELLING_METADATA])
+@pytest.mark.parametrize("comes", ["request", "reply"])
+def test_cancelled_whatever_we_think_of_the_peer(state: State, answer: Reply, comes: str) -> None:
+    wire = reach(state)
+    wire["a"].answer = answer
+    if comes == "request" or state is State.CANCELLING_METADATA:
+        wire.call_link("b")
+        wire.arrive("a", LINK)
+    else:
+        wire.arrive("b", LINK)
+        wire.arrive("a", LINKREPLY)
+    assert wire.state("a") is State.ABSENT
+    assert wire.on_the_way[-1][:2] == ("b", LINKREPLY)
+    assert wire.on_the_way[-1][2][0] == Reply.CANCELED
+    wire.drain()
+    assert wire.states == NOTHING
+
+
+@pytest.mark.parametrize("answer", [Reply.TMP_NAVAIL, Reply.CLOSED])
+def test_cancelled_and_refused(answer: Reply) -> None:
+    wire = reach(State.CANCELLING_BOTH)
+    wire["b"].answer = answer
+    wire.drain()
+    assert wire.states == NOTHING
+    assert wire.events("a") == []
+
+
 # -- what is no message ---------------------------------------------------------------------------------------------
 
 
@@ -1030,4 +1174,11 @@ def test_diagram_has_a_line_for_every_transition() -> None:
     cells = [cell for row in TABLE.values() for cell in row.values()]
     assert lines[0] == "stateDiagram-v2"
     assert len(lines) == 1 + len(cells) + sum(cell.passive is not None for cell in cells)
-    assert "    WAIT_RETRY --> WAIT_BOTH: it is time to ask again; send LINK" in lines
+    assert "    WAIT_RETRY --> WAIT_BOTH: it is time to ask again / send LINK" in lines
+    assert all(line.count(":") == 1 and ";" not in line for line in lines[1:])  # Mermaid would end the label there
+
+
+def test_page_contains_the_diagram() -> None:
+    page = (Path(__file__).parents[2] / "docs" / "links.md").read_text(encoding="utf-8")
+    assert page.count("```mermaid\n") == 1
+    assert f"```mermaid\n{diagram()}```\n" in page

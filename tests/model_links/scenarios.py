@@ -76,7 +76,9 @@ ABSENT = Scenario(name="absent", a=Acts(link=1, unlink=1, send=1), b=Acts(absent
 CLOSING = Scenario(name="closing", a=Acts(link=1, close=1, send=1), b=Acts(link=1, close=1, send=1))
 REBORN = Scenario(name="reborn", a=Acts(link=1, send=1, unlink=1), b=Acts(link=1, close=1, reborn=1, send=1))
 KILLED = Scenario(name="killed", a=Acts(link=1, send=1), b=Acts(link=1, kill=1, reborn=1, send=1))
-BUSY = Scenario(name="busy", a=Acts(link=1, unlink=1, send=1), b=Acts(busy=True, link=1, send=1), incarnations=5)
+BUSY = Scenario(
+    name="busy", a=Acts(link=1, unlink=1, send=1), b=Acts(busy=True, link=1, unlink=1, send=1), incarnations=5
+)
 INCOMPATIBLE = Scenario(
     name="incompatible", a=Acts(link=2, unlink=1), b=Acts(link=2, unlink=1, protocol="OTHER"), incarnations=5
 )

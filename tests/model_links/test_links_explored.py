@@ -4,8 +4,18 @@ from __future__ import annotations
 
 import pytest
 
+from a3m.link_machine import TABLE, Input, State, Step, step
 from tests.model_links.explore import explain, main
-from tests.model_links.scenarios import FORCED, SCENARIOS, Scenario
+from tests.model_links.scenarios import (
+    ABSENT,
+    BUSY,
+    FORCED,
+    FORCED_GRACEFUL,
+    INCOMPATIBLE,
+    KILLED,
+    SCENARIOS,
+    Scenario,
+)
 from tests.model_links.search import MOST_CALM, Search
 from tests.model_links.side import CORRECT, Envelope, Side, Variant
 from tests.model_links.variants import VARIANTS
@@ -70,6 +80,25 @@ def test_scenario_of_a_known_bug_does_no_harm_without_it(variant: Variant) -> No
     search = Search(variant.scenario)
     search.run(VARIANT_BUDGET)
     assert search.found is None, told(search)
+
+
+# -- the table ------------------------------------------------------------------------------------------------------
+
+
+def test_all_of_the_table_is_walked_through(monkeypatch: pytest.MonkeyPatch) -> None:
+    walked: set[tuple[State, Input]] = set()
+
+    def watched(state: State, event: Input, wanted: bool) -> Step | None:
+        cell = step(state, event, wanted)
+        if cell is not None:
+            walked.add((state, event))
+        return cell
+
+    monkeypatch.setattr("a3m.link_manager.step", watched)
+    for scenario in (FORCED_GRACEFUL, BUSY, INCOMPATIBLE, ABSENT, KILLED):
+        Search(scenario).run(3_000)
+    only_by_restart = {(State.WAIT_METADATA, Input.PEER_LOST), (State.CANCELLING_METADATA, Input.PEER_LOST)}
+    assert {(state, event) for state, row in TABLE.items() for event in row} - walked == only_by_restart
 
 
 # -- the explorer itself --------------------------------------------------------------------------------------------
