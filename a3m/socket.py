@@ -62,7 +62,7 @@ class Socket(SocketCore):
     def send_many(
         self, payloads: Iterable[Payload], *, timeout: float | None = None, require_link: bool = False
     ) -> int:
-        """Send messages one after the other; how many were sent before the time was over."""
+        """Send messages one after the other; how many were sent before the time was over, or something went wrong."""
         items = [self.prepare(payload) for payload in payloads]
         sent = 0
 

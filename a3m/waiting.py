@@ -6,7 +6,7 @@ from collections.abc import Callable
 from threading import Lock
 from typing import Any
 
-from a3m.errors import NoLinks, Timeout
+from a3m.errors import A3MError, NoLinks, Timeout
 from a3m.socket_core import WOULD_BLOCK, SocketCore
 from a3m.waitqueue import POLLHUP, POLLIN, POLLOUT
 
@@ -81,10 +81,29 @@ def step(
 
     The part of a call that does not depend on who waits, and how: threads do in :func:`call`, tasks elsewhere.
     """
+    try:
+        return _attempt(socket, events, attempt, timeout, deadline, require_link, closed_is_done)
+    except A3MError:
+        if partial():  # what is done is done, and said; whatever is wrong is found again by the next call
+            return None
+        raise
+
+
+def _attempt(
+    socket: SocketCore,
+    events: int,
+    attempt: Callable[[], Any],
+    timeout: float | None,
+    deadline: float | None,
+    require_link: bool,
+    closed_is_done: bool,
+) -> Any:
     core = socket.core
     check(socket, events, closed_is_done)
-    result = attempt()
-    core.work()
+    try:
+        result = attempt()
+    finally:
+        core.work()
     if result is not WOULD_BLOCK:
         return result
     if closed_is_done and socket.closed and socket.try_closed() is None:
@@ -92,8 +111,6 @@ def step(
     if require_link and not socket.has_links:
         raise NoLinks(f"{socket.id} has no link, and none is being made; call link(), or let a peer link to it")
     if _over(deadline, core.time()):
-        if partial():
-            return None
         raise Timeout(explain(socket, events, timeout))
     return WOULD_BLOCK
 

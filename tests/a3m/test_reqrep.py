@@ -227,6 +227,9 @@ def test_many_at_once_take_what_is_there(nodes: Nodes) -> None:
     rep.send(b"y")
     assert req.recv_many(10, timeout=PATIENCE) == [b"y"]
     assert req.send_many([b"1", b"2"], timeout=0) == 1
+    assert take(rep, 1) == [b"1"]
+    assert rep.send_many([b"3", b"4"]) == 1  # there is one question only
+    assert take(req, 1) == [b"3"]
 
 
 def test_a_timed_out_question_can_be_asked_again(nodes: Nodes) -> None:
