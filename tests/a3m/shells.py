@@ -14,6 +14,7 @@ import trio
 import a3m.asyncio
 import a3m.trio
 from a3m.async_node import Node
+from a3m.async_socket import Socket
 
 PATIENCE = 30.0  # seconds until a test that hangs fails; no test that passes waits for it
 
@@ -134,3 +135,15 @@ def meet(*nodes: Node | a3m.Node) -> None:
         for other in nodes:
             if one is not other:
                 one.register(other.id, f"127.0.0.1:{other.address[1]}")
+
+
+async def link_with_the_dead(shell: Shell, node: Node, tag: str = "push") -> Socket[Any]:
+    """A PUSH socket whose only peer has crashed, so that it cannot be closed in order."""
+    async with shell.open_node("dead") as dead:
+        meet(node, dead)
+        push, _ = node.push(tag), dead.pull("pull")
+        push.link("dead/pull")
+        await push.wait_linked()
+        dead._driver.stop()
+        dead.close_now()
+    return push

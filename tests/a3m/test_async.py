@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import threading
 from collections import Counter
+from collections.abc import Sequence
 from contextlib import AsyncExitStack
 from threading import Event, Thread
 from typing import Any
@@ -14,8 +15,10 @@ import a3m
 from a3m import Published, Subscription
 from a3m.async_driver import BURST
 from a3m.async_socket import Socket
+from exon.addresses import Address
 from exon.simulation import lossy
-from tests.a3m.shells import PATIENCE, Shell, both, meet, no_thread_left
+from exon.udp import UdpSocket
+from tests.a3m.shells import PATIENCE, Shell, both, link_with_the_dead, meet, no_thread_left
 
 # -- every pattern, against tasks and against threads ----------------------------------------------------------------
 
@@ -415,12 +418,12 @@ def test_a_cancelled_call_leaves_no_trace(shell: Shell) -> None:
 def test_a_cancelled_close_is_a_quick_one(shell: Shell) -> None:
     async def main() -> None:
         async with shell.open_node("a", options=a3m.Options(close_timeout=1000)) as a:
-            push = a.push("push")
-            a.register("nobody", "127.0.0.1:9")
-            push.link("nobody/pull")
+            push = await link_with_the_dead(shell, a)
             assert await shell.cancelled(push.close, lambda: push.stats().waiting == 1)
             assert push.closed
-            a.push("push").link("nobody/pull")
+            push = await link_with_the_dead(shell, a)
+            assert not await push.close(timeout=0)
+            await link_with_the_dead(shell, a)
             assert await shell.cancelled(a.close, lambda: a._core.closing)
             report = await a.close()
             assert a.close_now() is report
@@ -480,18 +483,88 @@ def test_an_exception_closes_at_once_and_comes_out_as_it_is(shell: Shell) -> Non
     used: list[Any] = []
 
     async def fail() -> None:
-        async with shell.open_node("a", options=a3m.Options(close_timeout=1000)) as a:
-            a.register("nobody", "127.0.0.1:9")
-            async with a.push("push") as push:
-                used.extend([a, push])
-                push.link("nobody/pull")
-                raise ZeroDivisionError
+        async with (
+            shell.open_node("a", options=a3m.Options(close_timeout=1000)) as a,
+            await link_with_the_dead(shell, a) as push,
+        ):
+            used.extend([a, push])
+            raise ZeroDivisionError
 
     with pytest.raises(ZeroDivisionError):
         shell.run(fail)
     node, socket = used
     assert socket.closed
     assert node._driver.udp.fileno() == -1
+
+
+@both
+def test_a_quick_close_sends_what_can_leave(shell: Shell) -> None:
+    async def main() -> None:
+        async with shell.open_node("b") as b, shell.open_node("a") as a:
+            meet(a, b)
+            push, pull = a.push("push"), b.pull("pull")
+            push.link("b/pull")
+            await pull.wait_linked()
+            await push.send(b"on the way, so that what follows is left to the next turn, which does not come")
+            a.close_now()
+            assert not a._core.wants_to_send
+            b.close_now()  # what it heard is up to the network
+
+    shell.run(main)
+
+
+@both
+def test_what_joins_something_on_the_way_leaves_with_the_next_turn(shell: Shell) -> None:
+    async def main() -> None:
+        async with shell.open_node("a") as a, shell.open_node("b") as b:
+            meet(a, b)
+            push, pull = a.push("push"), b.pull("pull")
+            push.link("b/pull")
+            await push.wait_linked()
+            b._driver.stop()  # nobody answers, so nothing but the alarm makes another turn
+            await push.send(b"one")
+            await push.send(b"two")
+            for _ in range(10):
+                await shell.turn()
+            assert not a._core.wants_to_send
+            a.close_now()
+            b.close_now()
+            assert pull.closed
+
+    shell.run(main)
+
+
+class Narrow(UdpSocket):
+    """Takes one datagram at a time, and notices if one that it had no room for is not given to it again."""
+
+    def __init__(self, bind: str) -> None:
+        super().__init__(bind)
+        self.refused: list[Any] = []
+        self.times = 0
+
+    def send(self, datagrams: Sequence[tuple[Address, bytes]]) -> int:
+        assert list(datagrams[: len(self.refused)]) == self.refused
+        sent = super().send(datagrams[: self.times % 2])
+        self.times += 1
+        self.refused = list(datagrams[sent:])
+        return sent
+
+
+@both
+def test_a_full_kernel_loses_nothing(shell: Shell) -> None:
+    async def main() -> None:
+        async with shell.open_node("a", socket=Narrow) as a, shell.open_node("b") as b:
+            meet(a, b)
+            push, pull = a.push("push"), b.pull("pull")
+            push.link("b/pull")
+            message = bytes(10_000)
+            await push.send_many([message] * 5)
+            assert [await pull.recv() for _ in range(5)] == [message] * 5
+            udp = a._driver.udp
+            assert isinstance(udp, Narrow)
+            assert (udp.times > 10, a._driver.errors) == (True, 0)
+
+    shell.run(main)
 
 
 @both
@@ -531,6 +604,15 @@ def test_a_moved_node_goes_on(shell: Shell) -> None:
                 assert [await pull.recv() for _ in numbers] == numbers
 
             await shell.together(send, receive)
+            # One that has nothing to say tells others all the same where it is now, at once.
+            back, home = b.push("back"), a.pull("home")
+            back.link("a/home")
+            for _ in range(5):
+                await back.send(b"are you there?")
+                assert await home.recv() == b"are you there?"
+                sent = a.stats().transport.datagrams_sent
+                await a.rebind("127.0.0.1:0")
+                assert a.stats().transport.datagrams_sent > sent
             with pytest.raises(a3m.BadAddress):
                 await a.rebind("nonsense")
             await a.close()
@@ -555,12 +637,19 @@ class Slow:
 
 
 @both
-def test_a_slow_discovery_service_holds_up_nobody(shell: Shell) -> None:
+def test_a_slow_discovery_service_holds_up_nobody(shell: Shell, monkeypatch: pytest.MonkeyPatch) -> None:
     service = Slow()
 
     async def main() -> None:
         async with shell.open_node("a", discovery=service) as a, shell.open_node("b") as b:
             service.address = f"127.0.0.1:{b.address[1]}"
+            located, told_in = a._core.located, set()
+
+            def tell(*answer: Any) -> None:
+                told_in.add(threading.current_thread())
+                located(*answer)
+
+            monkeypatch.setattr(a._core, "located", tell)
             push, pull = a.push("push"), b.pull("pull")
             push.link("b/pull")
             while not service.asked.is_set():
@@ -574,13 +663,14 @@ def test_a_slow_discovery_service_holds_up_nobody(shell: Shell) -> None:
             service.answer.set()
             await push.send(b"found")
             assert await pull.recv() == b"found"
+            assert told_in == {threading.current_thread()}
 
     with no_thread_left():
         shell.run(main)
 
 
 @both
-def test_an_answer_that_comes_after_the_end(shell: Shell) -> None:
+def test_an_answer_that_comes_after_the_end(shell: Shell, caplog: pytest.LogCaptureFixture) -> None:
     service = Slow()
 
     async def main() -> None:
@@ -594,6 +684,7 @@ def test_an_answer_that_comes_after_the_end(shell: Shell) -> None:
         shell.run(main)
         service.address = "127.0.0.1:9"
         service.answer.set()
+    assert not caplog.records
 
 
 @both

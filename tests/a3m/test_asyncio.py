@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 import a3m
-from tests.a3m.shells import Asyncio, meet
+from tests.a3m.shells import Asyncio, link_with_the_dead, meet
 
 run = Asyncio().run
 open_node = Asyncio().open_node
@@ -108,11 +108,12 @@ def test_cancelling_the_task_that_uses_a_node_closes_it_at_once() -> None:
         nodes: list[Any] = []
 
         async def use() -> None:
-            async with open_node("a", options=a3m.Options(close_timeout=1000)) as a, a.push("push") as push:
+            async with (
+                open_node("a", options=a3m.Options(close_timeout=1000)) as a,
+                await link_with_the_dead(Asyncio(), a) as push,
+            ):
                 nodes.append(a)
-                a.register("nobody", "127.0.0.1:9")
-                push.link("nobody/pull")
-                await push.send(b"")
+                await push.wait_unlinked()
 
         task = asyncio.ensure_future(use())
         while not nodes or not nodes[0].stats().sockets["push"].waiting:

@@ -11,7 +11,7 @@ from trio.testing import MockClock, wait_all_tasks_blocked
 import a3m
 import a3m.trio
 from a3m.async_driver import BURST
-from tests.a3m.shells import Trio, meet
+from tests.a3m.shells import Trio, link_with_the_dead, meet
 
 run = Trio().run
 open_node = Trio().open_node
@@ -38,6 +38,12 @@ def test_a_scope_that_is_cancelled_lets_no_call_through() -> None:
                     scope.cancel()
                     await push.send(b"never")
                 assert scope.cancelled_caught
+            xsub = a.xsub("xsub")
+            with trio.CancelScope() as scope:
+                scope.cancel()
+                await xsub.send(a3m.Subscription(("never",), True))
+            assert scope.cancelled_caught
+            assert not xsub.pattern._wanted
             await push.send(b"sent")
             for _ in range(2 * BURST):
                 with trio.CancelScope() as scope:
@@ -108,14 +114,12 @@ def test_cancelling_everything_around_a_node_closes_it_at_once() -> None:
         with trio.CancelScope() as scope:
             async with (
                 open_node("a", options=a3m.Options(close_timeout=1000)) as a,
-                a.push("push") as push,
+                await link_with_the_dead(Trio(), a) as push,
                 trio.open_nursery() as nursery,
             ):
                 nodes.append(a)
-                assert _drivers() == ["a3m node"]
-                a.register("nobody", "127.0.0.1:9")
-                push.link("nobody/pull")
-                nursery.start_soon(push.send, b"")
+                assert "a3m node" in _drivers()
+                nursery.start_soon(push.wait_unlinked)
                 await wait_all_tasks_blocked()
                 scope.cancel()
         assert scope.cancelled_caught
@@ -130,8 +134,7 @@ def test_a_scope_cancelled_while_the_block_ends_closes_at_once() -> None:
     async def main() -> None:
         with trio.CancelScope() as scope:
             async with open_node("a", options=a3m.Options(close_timeout=1000)) as a:
-                a.register("nobody", "127.0.0.1:9")
-                a.push("push").link("nobody/pull")
+                await link_with_the_dead(Trio(), a)
                 scope.cancel()
         assert a._driver.udp.fileno() == -1
         assert a.close_now() is await a.close()
