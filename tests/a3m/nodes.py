@@ -64,7 +64,10 @@ def peers(socket: a3m.Socket) -> list[a3m.SocketId]:
 
 
 def in_background(call: Callable[P, T], *args: P.args, **kwargs: P.kwargs) -> Future[T]:
-    """Call in a thread of its own; the future has what came of it."""
+    """Call in a thread of its own; the future has what came of it.
+
+    Without a time-out: a call that nobody wakes would succeed when it looks again at its end.
+    """
     future: Future[T] = Future()
 
     def run() -> None:

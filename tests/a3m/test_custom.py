@@ -95,7 +95,7 @@ def test_waiting_and_polling_work_as_in_other_patterns(nodes: Nodes) -> None:
     with pytest.raises(a3m.Timeout):
         one.send(b"3", timeout=0)
     assert a3m.poll([(one, a3m.POLLOUT)], timeout=0) == []
-    sending = in_background(one.send, b"3", timeout=PATIENCE)
+    sending = in_background(one.send, b"3")
     waiting(one)
     assert take(two, 2) == [b"1", b"2"]
     assert not sending.done()

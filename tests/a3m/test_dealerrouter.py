@@ -73,7 +73,7 @@ def test_a_send_that_waits_is_told_that_its_link_ends(nodes: Nodes) -> None:
     router.send(b"0", to=dealer.id)
     with pytest.raises(a3m.Timeout):
         router.send(b"1", to=dealer.id, timeout=0)
-    sending = in_background(router.send, b"1", to=dealer.id, timeout=PATIENCE)
+    sending = in_background(router.send, b"1", to=dealer.id)
     waiting(router)
     router.unlink(dealer.id)
     with pytest.raises(a3m.NoRoute):
@@ -88,9 +88,9 @@ def test_sends_that_wait_for_different_links_do_not_hold_each_other_up(nodes: No
     linked(router, one, two)
     router.send(b"0", to=one.id)
     router.send(b"0", to=two.id)
-    for_one = in_background(router.send, b"1", to=one.id, timeout=PATIENCE)
+    for_one = in_background(router.send, b"1", to=one.id)
     waiting(router, 1)
-    for_two = in_background(router.send, b"1", to=two.id, timeout=PATIENCE)
+    for_two = in_background(router.send, b"1", to=two.id)
     waiting(router, 2)
     assert take(two, 1) == [b"0"]
     result(for_two)

@@ -79,7 +79,7 @@ def test_all_or_none(nodes: Nodes) -> None:
     assert pub.send("t", b"0") == 2
     with pytest.raises(a3m.Timeout):
         pub.send("t", b"never", timeout=0)
-    sending = in_background(pub.send, "t", b"1", timeout=PATIENCE)
+    sending = in_background(pub.send, "t", b"1")
     waiting(pub)
     assert take(fast, 1) == [("t", b"0")]
     assert nothing_left(fast)
@@ -98,9 +98,9 @@ def test_the_slowest_sets_the_pace_for_its_topics_only(nodes: Nodes) -> None:
     subscribed(pub, "both", 2)
     subscribed(pub, "fast", 1)
     assert pub.send("both", b"0") == 2
-    for_both = in_background(pub.send, "both", b"1", timeout=PATIENCE)
+    for_both = in_background(pub.send, "both", b"1")
     waiting(pub)
-    for_fast = in_background(pub.send, "fast", b"2", timeout=PATIENCE)
+    for_fast = in_background(pub.send, "fast", b"2")
     waiting(pub, 2)
     # The credit that comes back is of no use to the one that waits longer.
     assert take(fast, 2) == [("both", b"0"), ("fast", b"2")]
@@ -119,7 +119,7 @@ def test_a_subscriber_that_leaves_holds_nobody_up(nodes: Nodes) -> None:
     slow.subscribe("")
     subscribed(pub, "", 2)
     pub.send("t", b"0")
-    sending = in_background(pub.send, "t", b"1", timeout=PATIENCE)
+    sending = in_background(pub.send, "t", b"1")
     waiting(pub)
     slow.unlink(pub.id)
     assert result(sending) == 1
@@ -134,7 +134,7 @@ def test_unlinking_a_slow_subscriber_lets_the_publisher_go_on(nodes: Nodes) -> N
     slow.subscribe("")
     subscribed(pub, "", 1)
     pub.send("t", b"0")
-    sending = in_background(pub.send, "t", b"1", timeout=PATIENCE)
+    sending = in_background(pub.send, "t", b"1")
     waiting(pub)
     crash(b)  # nobody will answer
     pub.unlink(slow.id)
@@ -148,7 +148,7 @@ def test_unsubscribing_holds_nobody_up(nodes: Nodes) -> None:
     slow.subscribe("t", "u")
     subscribed(pub, "t", 1)
     pub.send("t", b"0")
-    sending = in_background(pub.send, "t", b"1", timeout=PATIENCE)
+    sending = in_background(pub.send, "t", b"1")
     waiting(pub)
     slow.unsubscribe("t")
     assert result(sending) == 0
@@ -326,7 +326,7 @@ def test_subscriptions_take_effect_before_the_next_message(nodes: Nodes) -> None
     blocking.subscribe("t")
     subscribed(pub, "t", 1)
     pub.send("t", b"0")
-    sending = in_background(pub.send, "t", b"1", timeout=PATIENCE)
+    sending = in_background(pub.send, "t", b"1")
     waiting(pub)
     late.subscribe("t")  # while a publisher waits: it reserves anew
     subscribed(pub, "t", 2)

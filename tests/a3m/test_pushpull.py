@@ -92,7 +92,7 @@ def test_links_are_received_from_in_turn(nodes: Nodes) -> None:
 def test_without_a_link_a_send_waits_for_one(nodes: Nodes) -> None:
     a, b = nodes.pair()
     push, pull = a.push("out"), b.pull("in")
-    sending = in_background(push.send, b"early", timeout=PATIENCE)
+    sending = in_background(push.send, b"early")
     waiting(push)
     push.link("b/in")
     result(sending)
@@ -105,7 +105,7 @@ def test_a_send_without_credit_waits_for_one(nodes: Nodes) -> None:
     linked(push, pull)
     accepted = fill(push, lambda number: b"%d" % number)
     assert len(accepted) == 3
-    sending = in_background(push.send, b"fourth", timeout=PATIENCE)
+    sending = in_background(push.send, b"fourth")
     waiting(push)
     assert take(pull, 1) == [b"0"]
     result(sending)
@@ -181,7 +181,7 @@ def test_every_waiting_thread_gets_its_message(nodes: Nodes) -> None:
     a, b = nodes.pair()
     push, pull = a.push("out"), b.pull("in")
     linked(push, pull)
-    receiving = [in_background(pull.recv, timeout=PATIENCE) for _ in range(20)]
+    receiving = [in_background(pull.recv) for _ in range(20)]
     waiting(pull, 20)
     push.send_many([b"%d" % number for number in range(20)])
     assert sorted(int(result(future)) for future in receiving) == list(range(20))
@@ -191,7 +191,7 @@ def test_every_waiting_thread_sends_its_message(nodes: Nodes) -> None:
     a, b = nodes.pair()
     push, pull = a.push("out"), b.pull("in", capacity=1)
     linked(push, pull)
-    sending = [in_background(push.send, b"%d" % number, timeout=PATIENCE) for number in range(20)]
+    sending = [in_background(push.send, b"%d" % number) for number in range(20)]
     assert sorted(int(message) for message in take(pull, 20)) == list(range(20))
     for future in sending:
         result(future)

@@ -76,7 +76,7 @@ def test_a_second_question_waits_for_the_first_answer(nodes: Nodes) -> None:
     req, rep = a.req("ask"), b.rep("answer")
     linked(req, rep)
     req.send(b"first")
-    second = in_background(req.send, b"second", timeout=PATIENCE)
+    second = in_background(req.send, b"second")
     waiting(req)
     answering = answer(rep, 2)
     assert req.recv(timeout=PATIENCE) == b"first"
@@ -93,7 +93,7 @@ def test_a_second_receive_waits_for_the_first_answer(nodes: Nodes) -> None:
     two.send(b"2")
     eventually(lambda: rep.stats().queued == 2)
     first = rep.recv(timeout=0)
-    second = in_background(rep.recv, timeout=PATIENCE)
+    second = in_background(rep.recv)
     waiting(rep)
     rep.send(b"answer to " + first)
     assert {first, result(second)} == {b"1", b"2"}
@@ -150,13 +150,13 @@ def test_cancel_wakes_who_waits_for_the_answer_and_who_wants_to_ask(nodes: Nodes
     req, rep = a.req("ask"), b.rep("answer")
     linked(req, rep)
     req.send(b"first")
-    receiving = in_background(req.recv, timeout=PATIENCE)
+    receiving = in_background(req.recv)
     waiting(req, 1)
     req.cancel()
     with pytest.raises(a3m.StateError):
         result(receiving)
     req.send(b"second")
-    asking = in_background(req.send, b"third", timeout=PATIENCE)
+    asking = in_background(req.send, b"third")
     waiting(req, 1)
     req.cancel()
     result(asking)
@@ -169,7 +169,7 @@ def test_an_answer_lost_with_its_link_is_known(nodes: Nodes) -> None:
     linked(req, rep)
     req.send(b"x")
     assert take(rep, 1) == [b"x"]
-    receiving = in_background(req.recv, timeout=PATIENCE)
+    receiving = in_background(req.recv)
     waiting(req)
     rep.close(timeout=PATIENCE)
     with pytest.raises(a3m.LinkClosed, match="b/answer") as caught:
@@ -211,7 +211,7 @@ def test_a_reply_that_waits_for_credit_is_told_when_whoever_asked_goes(nodes: No
     linked(req, rep)
     req.send(b"x")
     assert take(rep, 1) == [b"x"]
-    answering = in_background(rep.send, b"y", timeout=PATIENCE)
+    answering = in_background(rep.send, b"y")
     waiting(rep)
     req.unlink(rep.id)
     with pytest.raises(a3m.LinkClosed):

@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 import a3m
-from a3m.waitqueue import POLLIN, WaitEntry
+from a3m import waiting as waiting_module
 from tests.a3m.nodes import (
     PATIENCE,
     Nodes,
@@ -274,7 +274,7 @@ def test_cancelling_a_link_that_is_being_made(nodes: Nodes) -> None:
     push.unlink("nobody/knows", force=True)
     assert push.pending == ()
     push.link("nobody/knows")
-    waiter = in_background(push.wait_linked, "nobody/knows", timeout=PATIENCE)
+    waiter = in_background(push.wait_linked, "nobody/knows")
     waiting(push)
     push.unlink("nobody/knows", force=True)
     with pytest.raises(a3m.LinkClosed):
@@ -292,7 +292,7 @@ def test_waiting_for_links(nodes: Nodes) -> None:
         push.wait_linked(timeout=0)
     with pytest.raises(a3m.LinkClosed, match=r"call link\(\) first"):
         push.wait_linked("b/in", timeout=PATIENCE)
-    waiter = in_background(pull.wait_linked, timeout=PATIENCE)
+    waiter = in_background(pull.wait_linked)
     waiting(pull)
     push.link("b/in")
     assert result(waiter) == push.id
@@ -301,7 +301,7 @@ def test_waiting_for_links(nodes: Nodes) -> None:
     with pytest.raises(a3m.Timeout):
         pull.wait_unlinked(push.id, timeout=0)
     pull.wait_unlinked("a/other", timeout=0)
-    waiters = [in_background(pull.wait_unlinked, timeout=PATIENCE) for _ in range(3)]
+    waiters = [in_background(pull.wait_unlinked) for _ in range(3)]
     waiting(pull, 3)
     push.unlink("b/in")
     for each in waiters:
@@ -435,7 +435,7 @@ def test_shrinking_while_messages_are_on_the_way_loses_none(nodes: Nodes) -> Non
     a, b = nodes.pair()
     push, pull = a.push("out"), b.pull("in", capacity=500)
     linked(push, pull)
-    sending = in_background(push.send_many, [b"%d" % number for number in range(5000)], timeout=PATIENCE)
+    sending = in_background(push.send_many, [b"%d" % number for number in range(5000)])
     received = []
     for capacity in (1, 1000, 3, 700, 2, 50) * 5:
         pull.link_to(push.id).capacity = capacity
@@ -513,11 +513,11 @@ def test_close_wakes_everybody(nodes: Nodes) -> None:
     a = nodes("a")
     pair = a.pair("one")
     calls: list[Future[Any]] = [
-        in_background(pair.send, b"x", timeout=PATIENCE),
-        in_background(pair.send_many, [b"x"], timeout=PATIENCE),
-        in_background(pair.recv, timeout=PATIENCE),
-        in_background(pair.recv, timeout=PATIENCE),
-        in_background(pair.wait_linked, timeout=PATIENCE),
+        in_background(pair.send, b"x"),
+        in_background(pair.send_many, [b"x"]),
+        in_background(pair.recv),
+        in_background(pair.recv),
+        in_background(pair.wait_linked),
     ]
     waiting(pair, 5)
     pair.close()
@@ -531,7 +531,7 @@ def test_several_threads_close_one_socket(nodes: Nodes) -> None:
     push, pull = a.push("out"), b.pull("in")
     linked(push, pull)
     push.send_many([b"x"] * 500)
-    closing = [in_background(push.close, timeout=PATIENCE) for _ in range(5)]
+    closing = [in_background(push.close) for _ in range(5)]
     assert all(result(future) for future in closing)
     assert take(pull, 500) == [b"x"] * 500
 
@@ -551,7 +551,7 @@ def test_send_many_says_how_many_were_sent_before_the_socket_was_closed(nodes: N
     a, b = nodes.pair()
     push, pull = a.push("out"), b.pull("in", capacity=3)
     linked(push, pull)
-    sending = in_background(push.send_many, [b"%d" % number for number in range(10)], timeout=PATIENCE)
+    sending = in_background(push.send_many, [b"%d" % number for number in range(10)])
     waiting(push)
     push.close(timeout=PATIENCE)
     assert result(sending) == 3
@@ -561,26 +561,26 @@ def test_send_many_says_how_many_were_sent_before_the_socket_was_closed(nodes: N
 # ---- wake-ups --------------------------------------------------------------------------------------------------------
 
 
-def test_a_waiter_that_leaves_passes_its_wake_up_on(nodes: Nodes) -> None:
+def test_a_call_that_is_interrupted_passes_its_wake_up_on(nodes: Nodes, monkeypatch: pytest.MonkeyPatch) -> None:
     a, b = nodes.pair()
     push, pull = a.push("out"), b.pull("in")
     linked(push, pull)
-    told: list[int] = []
+    wait = waiting_module._Parked.wait
 
-    def take_and_leave(events: int) -> bool:
-        told.append(events)
-        return True
+    def interrupted(parked: waiting_module._Parked, timeout: float | None) -> None:
+        wait(parked, timeout)
+        if timeout is not None:  # the one call below that has a time-out
+            raise KeyboardInterrupt
 
-    leaver = WaitEntry(POLLIN, take_and_leave, exclusive=True)
-    pull.poll_events(leaver)
-    receiver = in_background(pull.recv, timeout=PATIENCE)
+    monkeypatch.setattr(waiting_module._Parked, "wait", interrupted)
+    unlucky = in_background(pull.recv, timeout=1000)
+    waiting(pull, 1)
+    lucky = in_background(pull.recv)
     waiting(pull, 2)
     push.send(b"x")
-    eventually(lambda: told)
-    with pull.core.lock:
-        pull.wait_queue.remove(leaver)
-        pull.pass_on(POLLIN)
-    assert result(receiver) == b"x"
+    with pytest.raises(KeyboardInterrupt):
+        result(unlucky)
+    assert result(lucky) == b"x"
 
 
 def test_receivers_with_short_deadlines_lose_no_message_and_no_wake_up(nodes: Nodes) -> None:
@@ -614,7 +614,7 @@ def test_a_node_that_moved_is_found_again(nodes: Nodes) -> None:
     a, b = nodes.pair()
     push, pull = a.push("out"), b.pull("in", capacity=64)
     linked(push, pull)
-    sending = in_background(push.send_many, [b"%d" % number for number in range(20_000)], timeout=PATIENCE)
+    sending = in_background(push.send_many, [b"%d" % number for number in range(20_000)])
     received = take(pull, 5_000)
     b.rebind("127.0.0.1:0")
     received += take(pull, 5_000)
