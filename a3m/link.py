@@ -44,6 +44,7 @@ class Link:
     relink: bool = False  # the application wants another one as soon as this one is over
     mine: int = 0  # our incarnation, 0 while there is no conversation
     theirs: int = 0  # the peer's, 0 while it is not known
+    asked: bool = False  # we sent LINK in this conversation
     told: bool = False  # the peer was told about us in this conversation
     metadata: Metadata | None = None  # the peer's
     replied: bool = False  # the peer's reply has come; otherwise it is under way, however much else has come

@@ -101,6 +101,15 @@ class LinkManager:
         if link is not None:
             self._step(link, Input.PEER_LOST, reason)
 
+    def restarted(self, link: Link, life: int) -> None:
+        """The peer's node has lost its memory, and that life of it is over; this may be a link with its next one."""
+        if link.metadata is None or link.metadata.life == life:
+            self._step(link, Input.PEER_LOST, "its node restarted")
+        elif link.asked and link.state in _BEFORE_REPLY:
+            # Our LINK may have been lost with the old life. Saying it again does no harm if it was not.
+            about = self._port.about_us(Link(link.peer, custom=link.custom))._replace(capacity=link.capacity)
+            self._port.post(link.peer, messages.LINK, link.mine, 0, about)
+
     # -- what the peer says ------------------------------------------------------------------------------------------
 
     def on_link(self, sender: SocketId, message: Message) -> None:
@@ -109,10 +118,10 @@ class LinkManager:
         if not message.mine:
             raise Malformed
         link = self.links.get(sender)
-        if link is not None and link.metadata is not None and link.metadata.life != metadata.life:
-            # Its node has lost its memory, and the old link with it. Nobody else will tell us.
-            self._step(link, Input.PEER_LOST, "its node restarted")
-            link = self.links.get(sender)
+        if link is not None and link.mine and link.metadata is not None and link.metadata.life != metadata.life:
+            # Either its node has lost its memory, and the old link with it; or this is a late word of a former life.
+            # Lives have no order, so ask: if the peer does not know our conversation, it says so, and in which life.
+            self._port.post(sender, messages.FLOW, link.mine, 0, ())
         if link is None:
             link = Link(sender)
         if link.state in _IDLE or link.state in _BEFORE_METADATA:
@@ -247,11 +256,12 @@ class LinkManager:
         match action:
             case Action.SEND_LINK:
                 link.mine, link.theirs, link.metadata = port.next_incarnation(), 0, None
-                link.told, link.replied = True, False
+                link.asked, link.told, link.replied = True, True, False
                 port.post(link.peer, messages.LINK, link.mine, 0, port.about_us(link))
             case Action.SEND_YES:
                 if before in _IDLE:
-                    link.mine, link.told, link.replied = port.next_incarnation(), False, False
+                    link.mine = port.next_incarnation()
+                    link.asked = link.told = link.replied = False
                 self._send_reply(link)
             case Action.SEND_NO:
                 assert isinstance(why, Reply)

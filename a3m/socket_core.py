@@ -400,8 +400,8 @@ class SocketCore:
     def peer_restarted(self, node: str, life: int) -> None:
         """The node of some peers has lost its memory; links with its next life may be here already."""
         for peer, link in list(self.manager.links.items()):
-            if peer.node == node and (link.metadata is None or link.metadata.life == life):
-                self.manager.lose(peer, "its node restarted")
+            if peer.node == node:
+                self.manager.restarted(link, life)
 
     def links_changed(self) -> None:
         """A link takes no more messages: whoever waits to send over it has to look again."""

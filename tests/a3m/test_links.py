@@ -947,18 +947,50 @@ def test_error_ends_a_link_and_asks_again() -> None:
 
 
 def test_peer_restarted() -> None:
-    """A LINK from another life of the peer's node: the old link is gone with its memory."""
+    """A LINK from another life of the peer's node: the old link is gone with its memory, as it says when asked."""
     wire = established()
-    old = wire.link("a")
     wire.places["b"] = Place("b", life=7)
     wire.places["b"].make()
     wire.call_link("b")
     wire.arrive("a", LINK)
-    assert wire.link("a") is not old
+    assert wire.state("a") is State.ESTABLISHED
+    assert wire.on_the_way == [("b", FLOW, ()), ("b", LINKREPLY, (Reply.LINK_EXISTS, "PLAIN", 8, 0, None))]
+    wire.drain()
+    assert wire.states == (State.WAIT_RETRY, State.WAIT_RETRY)
+    wire.later("b")
     wire.drain()
     assert wire.agree()
-    kinds = [kind for kind, _ in wire.events("a")]
-    assert kinds == ["linked", "unlinked", "linked"]
+    assert [kind for kind, _ in wire.events("a")] == ["linked", "unlinked", "linked"]
+
+
+def test_late_request_of_a_former_life_does_no_harm() -> None:
+    wire = Wire()
+    wire.places["b"] = Place("b", life=7)
+    wire.places["b"].make()
+    wire.call_link("a")
+    wire.drain()
+    wire.forge("a", LINK, 1, 0, "PLAIN", 8, 0, None)
+    wire.drain()
+    assert wire.agree()
+    assert [kind for kind, _ in wire.events("a")] == ["linked"]
+
+
+def test_request_that_was_lost_with_a_former_life_is_repeated() -> None:
+    """The peer's new life takes a reply without metadata for one whose LINK is under way."""
+    wire = Wire()
+    wire.call_link("a")
+    wire.flight.clear()
+    wire.places["b"] = Place("b", life=7)
+    wire.places["b"].make()
+    wire.call_link("b")
+    wire.drain()
+    assert wire.states == (State.WAIT_REPLY, State.WAIT_METADATA)
+    wire["a"].options.capacity = 3  # for the next link
+    wire["a"].peer_restarted("b", 0)
+    wire.collect()
+    assert wire.on_the_way == [("b", LINK, ("PLAIN", 8, 0, None))]
+    wire.drain()
+    assert wire.agree()
 
 
 def test_restart_ends_a_link_that_nobody_here_asked_for() -> None:

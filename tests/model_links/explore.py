@@ -45,6 +45,8 @@ def _tell(move: Move) -> str:
 
 
 def _content(envelope: Envelope) -> str:
+    if envelope.news is not None:
+        return f"the news that {envelope.sender} has restarted"
     message = envelope.open()
     body = ", ".join(map(repr, message.body))
     return f"{_NAMES[message.type]} {message.mine}/{message.yours} ({body}) from {envelope.sender}"

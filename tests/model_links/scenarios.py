@@ -19,6 +19,7 @@ class Acts:
     send: int = 0
     question: int = 0  # how often it asks whether the conversation still exists
     resize: tuple[int, ...] = ()  # capacities that an established link is set to, one after the other
+    crash: int = 0  # how often its node restarts without memory
     absent: bool = False  # there is no socket at first
     reborn: int = 0  # how often a closed socket is made again
     busy: bool = False  # at first every request is put off: TMP_NAVAIL
@@ -93,6 +94,10 @@ SHRUNK = Scenario(name="shrunk", a=Acts(link=1, send=4), b=Acts(resize=(3, 1)), 
 ASKED = Scenario(
     name="asked", a=Acts(link=1, unlink=1, send=1, question=1), b=Acts(link=1, unlink=1, send=1, question=1)
 )
+CRASHED = Scenario(name="crashed", a=Acts(link=1, unlink=1), b=Acts(link=1, crash=1))
+CRASHED_SENDING = Scenario(
+    name="crashed-sending", a=Acts(link=1, unlink=1, send=1, question=1), b=Acts(link=1, crash=1, send=1)
+)
 
 SCENARIOS = {
     scenario.name: scenario
@@ -118,5 +123,7 @@ SCENARIOS = {
         RESIZED,
         SHRUNK,
         ASKED,
+        CRASHED,
+        CRASHED_SENDING,
     )
 }

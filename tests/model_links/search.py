@@ -78,6 +78,7 @@ class _View:
     ended: dict[tuple[str, int], bool]
     forced: dict[tuple[str, int], bool]
     gave_up: frozenset[tuple[str, int]]
+    crashed: bool  # it or a peer of it
     chores: tuple[Step, ...]
 
 
@@ -108,6 +109,7 @@ def _view(side: Side) -> _View:
         dict(side.ended),
         dict(side.forced),
         frozenset(side.gave_up),
+        bool(side.life or side.crashed),
         tuple(side.chores()),
     )
 
@@ -218,6 +220,9 @@ class Search:
         if number == len(self.messages):
             self.messages.append(message)
             self._destinations.append(self.scenario.names.index(message.to))
+            if message.news is not None:
+                self._contents.append((0, 0, 0, 0))
+                return number
             opened = message.open()
             amount = 0
             if opened.type == messages.DATA:
@@ -301,10 +306,23 @@ class Search:
             for step, outcome in known.own(sides[at]):
                 if step.kind is Kind.QUESTION and any(self.messages[each].sender == known.name for each in flight):
                     continue  # nothing is asked for as long as the transport is busy
-                yield Move(known.name, step), self._after(sides, flight, at, outcome), outcome.violation
+                left = self._doom(flight, known.name) if step.kind is Kind.CRASH else flight
+                yield Move(known.name, step), self._after(sides, left, at, outcome), outcome.violation
         for message in dict.fromkeys(flight):
-            move, after, violation = self._arrive(sides, flight, message)
-            yield move, after, violation
+            yield self._arrive(sides, flight, message)
+            if self.messages[message].doomed:
+                at = flight.index(message)
+                loss = Move(self.messages[message].sender, Step(Kind.LOSS, message=self.messages[message]))
+                yield loss, self._pack(sides, flight[:at] + flight[at + 1 :]), None
+
+    def _doom(self, flight: tuple[int, ...], name: str) -> tuple[int, ...]:
+        """The same messages, after one end has restarted: nobody repeats them, or nobody there knows of them."""
+        doomed = []
+        for number in flight:
+            message = self.messages[number]
+            hit = message.news is None and name in (message.to, message.sender)
+            doomed.append(self.message_number(message._replace(doomed=True)) if hit else number)
+        return tuple(sorted(doomed))
 
     def _arrive(
         self, sides: tuple[int, ...], flight: tuple[int, ...], message: int
@@ -492,6 +510,7 @@ def _lost(view: _View, other: _View, name: str, peer: str) -> Violation | None:
         by_us = (peer, mine) in view.gave_up
         by_them = other.forced.get((name, mine))
         knows = not view.ended.get((peer, mine), True)
-        if not by_us and not (by_them is not None and (knows or by_them)):
+        lost = view.crashed or other.crashed  # with the memory of one of them
+        if not lost and not by_us and not (by_them is not None and (knows or by_them)):
             return Violation(Property.ARRIVED, f"{peer} received {arrived} of {accepted} messages of {name} ({mine})")
     return None

@@ -19,9 +19,12 @@ from a3m.link_machine import State
 from a3m.link_manager import BY_US, LIVE, LinkManager
 from a3m.messages import Message, Reply, decode
 from a3m.socket_core import _TAKEN, WOULD_BLOCK, SocketCore
+from exon.events import PeerRestarted
 from tests.model_links.scenarios import Acts, Scenario
 
 TAG = "socket"
+_NEWS = b"restarted "
+_LIFE = 100  # each life counts its conversations from another number
 NOW = 0.0
 PAUSE = 1.0  # longest time until a link is asked for again
 
@@ -42,7 +45,9 @@ class Kind(Enum):
     RETRY = "asks again"
     QUESTION = "asks whether the conversation still exists"
     HAND_OVER = "hands its data to the transport"
+    CRASH = "restarts without memory"
     ARRIVAL = "gets"
+    LOSS = "sent in vain"
 
 
 class Step(NamedTuple):
@@ -59,6 +64,12 @@ class Envelope(NamedTuple):
     to: str
     sender: str
     data: bytes
+    doomed: bool = False  # one of its ends has restarted since: it may arrive or not
+
+    @property
+    def news(self) -> int | None:
+        """The life of the sender that is over, if this is what the transport has to say about that."""
+        return int(self.data[len(_NEWS) :]) if self.data.startswith(_NEWS) else None
 
     def open(self) -> Message:
         """What is inside."""
@@ -121,6 +132,7 @@ class Transport:
         self.options = SimpleNamespace(max_message=1 << 20)
         self.arrived: list[tuple[str, list[bytes]]] = []
         self.sent: list[tuple[str, bytes]] = []
+        self.news: list[PeerRestarted] = []
 
     @property
     def deliverable(self) -> bool:
@@ -141,7 +153,8 @@ class Transport:
         return False  # the search asks questions only while nothing is on the way
 
     def events(self) -> Iterator[Any]:
-        yield from ()
+        news, self.news = self.news, []
+        yield from news
 
     def expire(self, now: float) -> None:
         """Nothing of its own is ever due."""
@@ -193,13 +206,14 @@ class Side:
         self.scenario = scenario
         self.acts = scenario.acts(name)
         self.variant = variant
-        self.transport = Transport(name, scenario.lazy)
-        self.core = Core(cast(Any, self.transport), random=Random(0), time=lambda: NOW)
+        self.life = 0
+        self._begin()
         self.busy = self.acts.busy
         self.used: Counter[Kind] = Counter()
         self.incarnations = 0
         self.wants: set[str] = set()  # peers: link() was called after the last unlink()
         self.told: set[str] = set()  # peers: the link ended or was refused after the last link()
+        self.crashed: set[str] = set()  # peers that are known to have restarted
         self.unwilling: set[str] = set()  # peers: unlink() was called at any time
         self.accepted: dict[tuple[str, int], int] = {}  # (peer, our incarnation) -> messages sent
         self.received: dict[tuple[str, int], frozenset[int]] = {}  # (peer, its incarnation) -> numbers
@@ -209,6 +223,12 @@ class Side:
         self.socket: ModelSocket | None = None
         if not self.acts.absent:
             self._create()
+
+    def _begin(self) -> None:
+        """A new life of the node."""
+        self.transport = Transport(self.name, self.scenario.lazy)
+        self.transport.epoch = self.life * _LIFE
+        self.core = Core(cast(Any, self.transport), random=Random(0), time=lambda: NOW)
 
     # -- what may happen --------------------------------------------------------------------------------------------
 
@@ -220,6 +240,8 @@ class Side:
         acts, socket = self.acts, self.socket
         if self.busy:
             yield Kind.FREE, ""
+        if self.used[Kind.CRASH] < acts.crash:
+            yield Kind.CRASH, ""
         if socket is None or socket._closed:
             if self.used[Kind.CREATE] < acts.reborn + acts.absent:
                 yield Kind.CREATE, ""
@@ -301,8 +323,9 @@ class Side:
         match step.kind:
             case Kind.ARRIVAL:
                 assert step.message is not None
-                self.transport.arrived.append((step.message.sender, [step.message.data]))
-                self.core.expire(NOW)
+                self._arrive(step.message)
+            case Kind.CRASH:
+                self._crash()
             case Kind.RETRY:
                 self.core.expire(NOW + PAUSE)
             case Kind.QUESTION:
@@ -319,6 +342,25 @@ class Side:
             case _:
                 assert self.socket is not None
                 self._call(self.socket, step.kind, peer)
+
+    def _arrive(self, message: Envelope) -> None:
+        over = message.news
+        if over is None:
+            self.transport.arrived.append((message.sender, [message.data]))
+        else:
+            self.transport.news.append(PeerRestarted(message.sender, (), over))
+            self.crashed.add(message.sender)
+        self.core.expire(NOW)
+
+    def _crash(self) -> None:
+        """Lose everything, be there again at once, and let the others hear of it sooner or later."""
+        news = b"%s%d" % (_NEWS, self.life * _LIFE)
+        self.life += 1
+        for memory in (self.wants, self.told, self.accepted, self.received, self.ended, self.forced, self.gave_up):
+            memory.clear()
+        self._begin()
+        self._create()
+        self.transport.sent += [(peer, news) for peer in self.scenario.peers(self.name)]
 
     def _call(self, socket: ModelSocket, kind: Kind, peer: SocketId) -> None:
         match kind:
@@ -406,12 +448,14 @@ class Side:
         """Everything that matters for what can happen from here on."""
         incarnations = self.core.next_incarnation()
         self.core._incarnations = iter(range(incarnations, 1 << 30))  # type: ignore[assignment]
-        self.incarnations = incarnations - 1
+        self.incarnations = incarnations - 1 - self.life * _LIFE
         socket = self.socket
         used = tuple(sorted((kind.name, number) for kind, number in self.used.items() if kind in _BOUNDED))
         mind = (
             _sorted(self.wants),
             _sorted(self.told),
+            self.life,
+            _sorted(self.crashed),
             _sorted(self.unwilling),
             _sorted(self.gave_up),
             *(_sorted(each.items()) for each in (self.accepted, self.received, self.ended, self.forced)),
@@ -448,6 +492,7 @@ def _link_key(link: Link) -> tuple[Any, ...]:
         link.relink,
         link.mine,
         link.theirs,
+        link.asked,
         link.told,
         link.metadata,
         link.replied,

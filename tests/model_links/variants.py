@@ -19,6 +19,7 @@ from a3m.messages import Message, Reply
 from tests.model_links.scenarios import (
     BOTH_SIDES,
     BUSY,
+    CRASHED,
     FORCED,
     FULL,
     KILLED,
@@ -108,6 +109,20 @@ class _HasAlwaysRoom(LinkManager):
         super().__init__(port)
         judge = port.judge
         port.judge = lambda *arguments: Reply.OK if (code := judge(*arguments)) is Reply.TMP_NAVAIL else code
+
+
+class _DoesNotRepeatItself(LinkManager):
+    def restarted(self, link: Link, life: int) -> None:
+        if link.metadata is None or link.metadata.life == life:
+            super().restarted(link, life)
+
+
+class _TakesEveryLifeForANewOne(LinkManager):
+    def on_link(self, sender: SocketId, message: Message) -> None:
+        link = self.links.get(sender)
+        if link is not None and link.metadata is not None and link.metadata.life != message.body[2]:
+            self.lose(sender, "its node restarted")
+        super().on_link(sender, message)
 
 
 @define(eq=False)
@@ -221,6 +236,20 @@ VARIANTS = {
             manager=_HasAlwaysRoom,
             scenario=FULL,
             damage=Property.LIMIT,
+        ),
+        Variant(
+            name="request-not-repeated",
+            story="a LINK that may have been lost with a former life of the peer is not said again",
+            manager=_DoesNotRepeatItself,
+            scenario=CRASHED,
+            damage=Property.AGREED,
+        ),
+        Variant(
+            name="former-life-believed",
+            story="a late LINK of a former life ends the link with the present one",
+            manager=_TakesEveryLifeForANewOne,
+            scenario=CRASHED,
+            damage=Property.QUIET,
         ),
         Variant(
             name="unsorted",
