@@ -16,7 +16,7 @@ import a3m.trio
 from a3m.async_node import Node
 from a3m.async_socket import Socket
 
-PATIENCE = 30.0  # seconds until a test that hangs fails; no test that passes waits for it
+PATIENCE = 100.0  # seconds until a test that hangs fails; no test that passes waits for it
 
 T = TypeVar("T")
 AsyncFunction = Callable[[], Awaitable[Any]]
