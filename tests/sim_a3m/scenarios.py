@@ -42,6 +42,14 @@ BAD = Faults(
 )
 
 
+OPTIONS = (
+    None,
+    None,
+    Options(idle_timeout=0.2, probe_after=0.2),  # nodes forget each other quickly
+    Options(send_bytes=2_000, receive_bytes=2_000, max_slots=8),  # the transport has hardly any room
+)
+
+
 class Scenario:
     """A topology under faults."""
 
@@ -61,6 +69,8 @@ class Scenario:
         self.oracle = Oracle(self.net)
         self.sockets: dict[str, Socket] = {}  # by name, "node/tag"; of the present life of their node
         self.end = self.net.now + faults.seconds  # of sending
+        self.options = self.dice.choice(OPTIONS)
+        self.padding = self.dice.choice((0, 0, 0, 500, 30_000))
 
     # -- for scenarios -----------------------------------------------------------------------------------------------
 
@@ -100,6 +110,10 @@ class Scenario:
             return True
 
         return step
+
+    def message(self, text: str) -> bytes:
+        """A message of the size of this run."""
+        return text.encode() + bytes(self.padding)
 
     def pace(self) -> float:
         return self.dice.choice((0.0, 0.0, 0.002, 0.03))
@@ -173,7 +187,7 @@ class ScatterGather(Scenario):
             push = self.socket(PushSocket, core, "out") if after else None
             if not before:
                 assert push is not None
-                todo = [b"%d" % n for n in range(self.messages)]
+                todo = [self.message(f"{n}:") for n in range(self.messages)]
                 send = producer(push, todo, push.begin_close)
                 return lambda: len(list(push.established)) == len(after) and send()
             pull = self.socket(PullSocket, core, "in", capacity=capacity)
@@ -181,7 +195,7 @@ class ScatterGather(Scenario):
                 pull.link(f"{other}/out")
             return self._work(core, pull, push, len(after), pace)
 
-        self.net.start(name, application)
+        self.net.start(name, application, self.options)
 
     def _work(self, core: Core, pull: PullSocket, push: PushSocket | None, after: int, pace: float) -> Step:
         hand: list[bytes] = []
@@ -216,24 +230,23 @@ class ScatterGather(Scenario):
         return self.ended == sum(self.rows) - 1
 
     def check(self) -> None:
-        if sorted(self.results, key=int) != [b"%d" % n for n in range(self.messages)]:
-            fail("the sink has", self.results)
+        if sorted(self.results) != sorted(self.message(f"{n}:") for n in range(self.messages)):
+            fail("the sink has", sorted(self.results))
 
 
 class RequestReply(Scenario):
     """20 REQ against 5 REP."""
 
     clients, servers, questions = 20, 5, 4
-    idle: ClassVar[Options | None] = None
 
     def build(self) -> None:
         self.handled: list[bytes] = []
         self.answered: list[bytes] = []
         self.failed: list[bytes] = []
         for number in range(self.servers):
-            self.net.start(f"rep-{number}", self._server(self.pace()), self.idle)
+            self.net.start(f"rep-{number}", self._server(self.pace()), self.options)
         for number in range(self.clients):
-            self.net.start(f"req-{number}", self._client, self.idle)
+            self.net.start(f"req-{number}", self._client, self.options)
 
     def _server(self, pace: float) -> Callable[[Core], Step]:
         def application(core: Core) -> Step:
@@ -304,12 +317,13 @@ class PublishSubscribe(Scenario):
     def build(self) -> None:
         self.todo: dict[str, list[tuple[str, bytes]]] = {}
         for number in range(self.publishers):
-            self.net.start(name := f"pub-{number}", self._publisher)
+            self.net.start(name := f"pub-{number}", self._publisher, self.options)
             for n in range(self.messages):
-                message = (self.dice.choice(self.topics), b"%d:%d" % (number, n))
+                message = (self.dice.choice(self.topics), self.message(f"{number}:{n}:"))
                 self.at_random(name, lambda name=name, message=message: self.todo[name].append(message))  # type: ignore[misc]
         for number in range(self.subscribers):
-            self.net.start(f"sub-{number}", self._subscriber(self.dice.choice((1, 4, 1024)), self.pace()))
+            subscriber = self._subscriber(self.dice.choice((1, 4, 1024)), self.pace())
+            self.net.start(f"sub-{number}", subscriber, self.options)
             self._change_mind(f"sub-{number}")
 
     def _publisher(self, core: Core) -> Step:
@@ -334,12 +348,14 @@ class PublishSubscribe(Scenario):
         return application
 
     def _change_mind(self, name: str) -> None:
-        sub = self.sockets[f"{name}/s"]
-        assert isinstance(sub, SubSocket)
+        def change(topics: list[str], add: bool) -> None:
+            sub = self.sockets[f"{name}/s"]
+            assert isinstance(sub, SubSocket)
+            (sub.subscribe if add else sub.unsubscribe)(*topics)
+
         for _ in range(6):
-            topics = self.dice.sample(self.topics, self.dice.randrange(1, 4))
-            change = sub.subscribe if self.dice.random() < 0.6 else sub.unsubscribe
-            self.at_random(name, lambda change=change, topics=topics: change(*topics))  # type: ignore[misc]
+            topics, add = self.dice.sample(self.topics, self.dice.randrange(1, 4)), self.dice.random() < 0.6
+            self.at_random(name, lambda topics=topics, add=add: change(topics, add))  # type: ignore[misc]
 
     def _pubs(self) -> list[PubSocket]:
         return [socket for socket in self.sockets.values() if isinstance(socket, PubSocket)]
@@ -360,6 +376,22 @@ class PublishSubscribe(Scenario):
         return True
 
 
+class PublishSubscribeRestarts(PublishSubscribe):
+    """Publishers and subscribers restart; the links and the subscriptions come back."""
+
+    faults = Faults(seconds=3.0, max_loss=0.2, max_duplicate=0.2, max_reorder=0.2, latency=(0.001, 0.02), restarts=3)
+    publishers, subscribers = 2, 5
+
+    def done(self) -> bool:
+        pubs = self._pubs()
+        return (
+            not any(self.todo.values())
+            and not any(socket.can_receive_now() for socket in self.sockets.values() if socket not in pubs)
+            and all(len(list(pub.established)) == self.subscribers for pub in pubs)
+            and self._agreed()
+        )
+
+
 class ProxyChain(Scenario):
     """REQ -> ROUTER|DEALER -> ROUTER|DEALER -> REP."""
 
@@ -368,11 +400,11 @@ class ProxyChain(Scenario):
     def build(self) -> None:
         self.answered = 0
         for number in range(self.servers):
-            self.net.start(f"rep-{number}", self._server(self.pace()))
-        self.net.start("proxy-2", self._proxy([f"rep-{n}/s" for n in range(self.servers)]))
-        self.net.start("proxy-1", self._proxy(["proxy-2/front"]))
+            self.net.start(f"rep-{number}", self._server(self.pace()), self.options)
+        self.net.start("proxy-2", self._proxy([f"rep-{n}/s" for n in range(self.servers)]), self.options)
+        self.net.start("proxy-1", self._proxy(["proxy-2/front"]), self.options)
         for number in range(self.clients):
-            self.net.start(f"req-{number}", self._client)
+            self.net.start(f"req-{number}", self._client, self.options)
 
     def _server(self, pace: float) -> Callable[[Core], Step]:
         def application(core: Core) -> Step:
@@ -452,11 +484,11 @@ class Churn(Scenario):
         pulls = [f"pull-{number}" for number in range(self.pullers)]
         pushes = [f"push-{number}" for number in range(self.pushers)]
         for name in pulls:
-            self.net.start(name, self._puller(self.dice.choice((1, 5, 100)), self.pace()))
+            self.net.start(name, self._puller(self.dice.choice((1, 5, 100)), self.pace()), self.options)
         for name in pushes:
-            self.net.start(name, self._pusher)
+            self.net.start(name, self._pusher, self.options)
             for n in range(self.messages):
-                message = b"%s:%d" % (name.encode(), n)
+                message = self.message(f"{name}:{n}:")
                 self.at_random(name, lambda name=name, message=message: self.todo[name].append(message))  # type: ignore[misc]
         for _ in range(60):
             self._schedule_change(self.dice.choice(pushes) + "/out", self.dice.choice(pulls) + "/in")
@@ -470,7 +502,8 @@ class Churn(Scenario):
 
     def _schedule_change(self, push: str, pull: str) -> None:
         one, other = (push, pull) if self.dice.random() < 0.5 else (pull, push)
-        socket, what, capacity = self.sockets[one], self.dice.random(), self.dice.choice((0, 1, 2, 10, 300))
+        node = one.partition("/")[0]
+        what, capacity = self.dice.random(), self.dice.choice((0, 1, 2, 10, 300))
         force = self.force and self.dice.random() < 0.5
 
         def resize() -> None:
@@ -479,9 +512,9 @@ class Churn(Scenario):
                 puller.link_to(push).capacity = capacity
 
         if what < 0.45:
-            self.at_random(socket.core.id, lambda: socket.link(other))
+            self.at_random(node, lambda: self.sockets[one].link(other))
         elif what < 0.75:
-            self.at_random(socket.core.id, lambda: socket.unlink(other, force=force))
+            self.at_random(node, lambda: self.sockets[one].unlink(other, force=force))
         else:
             self.at_random(pull.partition("/")[0], resize)
 
@@ -514,6 +547,17 @@ class ForcedChurn(Churn):
     force = True
 
 
+class RestartChurn(Churn):
+    """Links come and go, and so do nodes."""
+
+    faults = Faults(seconds=3.0, max_loss=0.2, max_duplicate=0.2, max_reorder=0.2, latency=(0.001, 0.02), restarts=3)
+
+    def done(self) -> bool:
+        super().done()
+        busy = any(socket.can_receive_now() for socket in self.sockets.values())
+        return not busy and not any(self.todo.values())
+
+
 class Pair(Scenario):
     """Two PAIR sockets that link each other at the same time, and a third one that waits for the place."""
 
@@ -522,14 +566,14 @@ class Pair(Scenario):
     def build(self) -> None:
         self.got: dict[str, list[bytes]] = {"a": [], "b": [], "c": []}
         for name, links in (("a", ["b"]), ("b", ["a"]), ("c", ["a"])):
-            self.net.start(name, self._application(links, self.dice.choice((1, 7, 1024)), self.pace()))
+            self.net.start(name, self._application(links, self.dice.choice((1, 7, 1024)), self.pace()), self.options)
 
     def _application(self, links: list[str], capacity: int, pace: float) -> Callable[[Core], Step]:
         def application(core: Core) -> Step:
             pair = self.socket(PairSocket, core, "p", capacity=capacity)
             for other in links:
                 pair.link(f"{other}/p")
-            todo = [b"%s:%d" % (core.id.encode(), n) for n in range(self.messages)]
+            todo = [self.message(f"{core.id}:{n}:") for n in range(self.messages)]
             got = self.got[core.id]
             send = producer(pair, todo)
             receive = self.consumer(pair, pace, got.append)
@@ -561,7 +605,6 @@ class Restarts(Scenario):
         seconds=4.0, max_loss=0.2, max_duplicate=0.2, max_reorder=0.3, latency=(0.001, 0.02), restarts=3, moves=1
     )
     messages: ClassVar = 150
-    options: ClassVar[Options | None] = None
 
     def build(self) -> None:
         self.todo: dict[str, list[bytes]] = {}
@@ -574,7 +617,7 @@ class Restarts(Scenario):
             wanted = [f"{other}/in" for other in self.pulls] if pushers_link else []
             self.net.start(name, self._pusher(wanted), self.options)
             for n in range(self.messages):
-                message = b"%s:%d" % (name.encode(), n)
+                message = self.message(f"{name}:{n}:")
                 self.at_random(name, lambda name=name, message=message: self.todo[name].append(message))  # type: ignore[misc]
 
     def _pusher(self, wanted: list[str]) -> Callable[[Core], Step]:
@@ -607,7 +650,10 @@ class IdleRestarts(Restarts):
 
     faults = Faults(seconds=12.0, max_loss=0.1, max_duplicate=0.1, latency=(0.001, 0.02), restarts=3)
     messages = 15
-    options = Options(idle_timeout=0.2, probe_after=0.2)
+
+    def build(self) -> None:
+        self.options = Options(idle_timeout=0.2, probe_after=0.2)
+        super().build()
 
 
 class RequestReplyRestarts(RequestReply):
@@ -631,9 +677,11 @@ SCENARIOS: dict[str, type[Scenario]] = {
     "scatter-gather": ScatterGather,
     "request-reply": RequestReply,
     "publish-subscribe": PublishSubscribe,
+    "publish-subscribe-restarts": PublishSubscribeRestarts,
     "proxy-chain": ProxyChain,
     "churn": Churn,
     "forced-churn": ForcedChurn,
+    "restart-churn": RestartChurn,
     "pair": Pair,
     "restarts": Restarts,
     "idle-restarts": IdleRestarts,
