@@ -339,6 +339,37 @@ def test_request_that_crosses_with_the_refusal_of_ours() -> None:
     assert wire.agree()
 
 
+def test_request_that_crosses_with_the_error_about_ours() -> None:
+    """The same, because there was no such socket yet."""
+    wire = Wire(b=None)
+    wire.call_link("a")
+    wire.arrive("b", LINK)
+    wire.places["b"].make()
+    wire.call_link("b")
+    wire.arrive("a", LINK)
+    wire.arrive("b", LINKREPLY)
+    assert wire.states == (State.WAIT_REPLY, State.WAIT_METADATA)
+    wire.drain()
+    assert wire.states == (State.WAIT_RETRY, State.WAIT_RETRY)
+    wire.later("b")
+    wire.drain()
+    assert wire.agree()
+
+
+def test_request_that_crosses_with_the_forced_end_of_what_ours_began() -> None:
+    wire = Wire()
+    wire.call_link("a")
+    wire.call_link("b")
+    wire.arrive("a", LINK)
+    wire.flight.clear()  # our LINK was taken up in another conversation of the peer, which is over
+    link = wire.link("a")
+    wire.forge("a", UNLINK, 99, link.mine, 0, True)
+    assert wire.state("a") is State.WAIT_RETRY
+    assert wire.on_the_way == [("b", UNLINK, (0, True))]
+    wire.drain()
+    assert wire.states == (State.WAIT_RETRY, State.WAIT_RETRY)
+
+
 def test_linking_twice_is_one_link() -> None:
     wire = Wire()
     wire.call_link("a")
