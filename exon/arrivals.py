@@ -70,7 +70,7 @@ class Arrivals:
             return False
         peer = self._state.peers.get(header.source)
         if peer is not None:
-            if any(proof in (inbound.tag, inbound.old_tag) for inbound in peer.inbounds.values()):
+            if any(inbound.gave(proof) for inbound in peer.inbounds.values()):
                 return True
             life = peer.inbounds.get(header.source_epoch)
             if life is not None and life.proven:
@@ -119,7 +119,7 @@ class Arrivals:
             self._hear(peer, header, source, now)
             peer.outbound.peer_closes = bool(datagram.flags & CLOSING)
             if not datagram.frames and not peer.outbound.peer_closes:
-                peer.outbound.challenged()
+                peer.outbound.challenged(now)
         newest = peer is not None and peer.inbounds[header.source_epoch].newest == header.time
         tokens = False
         for frame in datagram.frames:
@@ -173,7 +173,7 @@ class Arrivals:
         peer.located()
         if not inbound.hear(header.time, source, now):
             return  # an old one: it may say something new, but not where the peer is
-        inbound.proof = header.tag
+        inbound.proof, inbound.shown = header.tag, header.proof
         self._state.tag(peer, inbound, source)
         if peer.epoch != header.source_epoch:
             both = (peer.address, source) if peer.address is not None else (source,)
@@ -263,7 +263,7 @@ class Arrivals:
         if peer is None or frame.epoch == header.source_epoch:
             return
         dead = peer.inbounds.get(frame.epoch)
-        if dead is not None and header.proof not in (dead.tag, dead.old_tag):
+        if dead is not None and not dead.gave(header.proof):
             return  # it did not hear what we said to that life, so how would it know?
         peer.inbounds.pop(frame.epoch, None)
         self._state.unproven.discard((peer.id, frame.epoch))

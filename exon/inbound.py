@@ -5,6 +5,7 @@ Like :mod:`exon.outbound` it decides *when*, never *whether*: slots and verdicts
 
 from __future__ import annotations
 
+from collections import deque
 from collections.abc import Iterator
 
 from attrs import Factory, define
@@ -22,6 +23,7 @@ _MOST_REPLIES = 16  # waiting to leave; more would only be repetitions
 _MOST_PROBE = 60.0
 _UNANSWERED = 4  # probes in a row after which the address is no longer believed: an idle sender closes before that
 _UNPROVEN_PROBES = 5
+_MOST_TAGS = 8  # moves of a peer while something that we sent to an earlier address may still reach it
 _MAX_SLICED = 16  # tokens being put together from slices at a time
 CLOSE_PROBES = 5  # unanswered ones after which a closing node lets a record be
 
@@ -50,7 +52,8 @@ class Inbound:
         self.proof = 0  # the tag it gave us last
         self.tagged: Address | None = None  # the address that our tag is for
         self.tag = 0
-        self.old_tag = 0  # for the address it was at before
+        self.shown = 0  # the tag it showed last: until it hears from us again, it has no other
+        self._old_tags: deque[int] = deque(maxlen=_MOST_TAGS)  # for the addresses it was at before
         self.replies: list[Frame] = []
         self.probes = 0  # asked in a row without being answered
         self.close_probes = 0
@@ -79,7 +82,12 @@ class Inbound:
     def retag(self, address: Address, tag: int) -> None:
         """What it has to show from now on; what it had to show before is good for what is still on the way."""
         self.tagged = address
-        self.tag, self.old_tag = tag, self.tag
+        self._old_tags.append(self.tag)
+        self.tag = tag
+
+    def gave(self, tag: int) -> bool:
+        """Whether it may show this tag: the present one, one that was on the way, or the only one it ever got."""
+        return tag in (self.tag, self.shown) or tag in self._old_tags
 
     def reply(self, frame: Frame) -> None:
         """Answer something, with the next datagram."""

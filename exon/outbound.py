@@ -69,6 +69,7 @@ class Outbound:
         self._tries = 0
         self._touched = 0.0  # when something last went well
         self._stuck_tries = 0  # in a row
+        self._challenged = -float("inf")  # when last
         self._announce = False  # ask for a slot whether it is needed or not, to be heard from where we are now
         self._force = False  # one token may go in spite of the windows, to see whether they still hold
 
@@ -208,9 +209,11 @@ class Outbound:
             return False
         return self.peer_closes and self.hurry
 
-    def challenged(self) -> None:
-        """The peer wants to see that we hear it before it listens; now it does."""
-        self._ask_anew()
+    def challenged(self, now: float) -> None:
+        """The peer wants to see that we hear it before it listens: ask again, but not over and over."""
+        if now >= self._challenged + self.recovery.patience(1):
+            self._challenged = now
+            self._ask_anew()
 
     def _ask_anew(self) -> None:
         self._asked_at = None
