@@ -169,13 +169,13 @@ def test_an_answer_lost_with_its_link_is_known(nodes: Nodes) -> None:
     linked(req, rep)
     req.send(b"x")
     assert take(rep, 1) == [b"x"]
+    linked(req, other)  # there are other links, and none of them will answer
     receiving = in_background(req.recv)
     waiting(req)
     rep.close(timeout=PATIENCE)
     with pytest.raises(a3m.LinkClosed, match="b/answer") as caught:
         result(receiving)
     assert caught.value.peer == rep.id
-    linked(req, other)  # and the socket can ask again
     answering = answer(other, 1)
     assert ask(req, b"y") == b"y"
     result(answering)
@@ -207,8 +207,8 @@ def test_whoever_asked_is_gone(nodes: Nodes) -> None:
 
 def test_a_reply_that_waits_for_credit_is_told_when_whoever_asked_goes(nodes: Nodes) -> None:
     a, b = nodes.pair()
-    req, rep = a.req("ask", capacity=0), b.rep("answer")
-    linked(req, rep)
+    req, other, rep = a.req("ask", capacity=0), a.req("other"), b.rep("answer")
+    linked(rep, req, other)
     req.send(b"x")
     assert take(rep, 1) == [b"x"]
     answering = in_background(rep.send, b"y")
