@@ -11,7 +11,7 @@ from a3m.async_socket import ReqSocket, RouterSocket, Socket, SubSocket, XPubSoc
 from a3m.errors import Closed, Timeout
 from a3m.events import Event
 from a3m.ids import check_node
-from a3m.node import PATTERNS, CloseReport, check_arguments, find_pattern, make_core, report_of
+from a3m.node import GOODBYE, PATTERNS, SOCKETS_SHARE, CloseReport, check_arguments, find_pattern, make_core, report_of
 from a3m.patterns import DealerSocket as DealerPattern
 from a3m.patterns import PairSocket as PairPattern
 from a3m.patterns import PubSocket as PubPattern
@@ -209,13 +209,14 @@ class Node:
 
     async def _close_sockets(self, deadline: float) -> None:
         core = self._core
+        patience = core.time() + (deadline - core.time()) * SOCKETS_SHARE
         with core.lock:
             sockets = list(core.sockets.values())
             for socket in sockets:
                 socket.begin_close()
         for socket in sockets:
             assert isinstance(socket, Pattern)
-            left = max(0.0, deadline - core.time())
+            left = max(0.0, patience - core.time())
             try:
                 await call(self._loop, socket, POLLHUP, socket.try_closed, left, closed_is_done=True)
             except Timeout:
@@ -228,7 +229,12 @@ class Node:
             core.finish(core.time())
             core.when_closed = waiter.wake
             self._driver.flush()
-        await waiter.wait(deadline)
+        await waiter.wait(min(deadline, core.time() + GOODBYE))
+        if not core.closed and core.unsettled:
+            waiter = self._loop.waiter()
+            with core.lock:
+                core.when_closed = waiter.wake
+            await waiter.wait(deadline)
 
     def close_now(self) -> CloseReport:
         """Close, and give up what is not delivered yet. Never waits."""

@@ -54,8 +54,8 @@ PATTERNS: tuple[type[Socket], ...] = (
     PairSocket,
 )
 
-_SOCKETS_SHARE = 0.8  # of the time to close
-_GOODBYE = 2.0  # seconds for peers to confirm a close when no message of the application depends on it
+SOCKETS_SHARE = 0.8  # of the time to close
+GOODBYE = 2.0  # seconds for peers to confirm a close when no message of the application depends on it
 
 _AnySocket = TypeVar("_AnySocket", bound=Socket)
 
@@ -299,7 +299,7 @@ class Node:
                 for socket in sockets:
                     socket.begin_close()
             # Some of the time is for saying goodbye to the peers that do answer.
-            patience = monotonic() + (deadline - monotonic()) * _SOCKETS_SHARE
+            patience = monotonic() + (deadline - monotonic()) * SOCKETS_SHARE
             for socket in sockets:
                 assert isinstance(socket, Socket)
                 socket.close(timeout=max(0.0, patience - monotonic()))
@@ -314,7 +314,7 @@ class Node:
             done.acquire()
             core.when_closed = done.release
             core.check_closed()
-        closed = done.acquire(timeout=max(0.0, min(deadline - monotonic(), _GOODBYE)))
+        closed = done.acquire(timeout=max(0.0, min(deadline - monotonic(), GOODBYE)))
         if not closed and core.unsettled:
             done.acquire(timeout=max(0.0, deadline - monotonic()))
         with core.lock:
