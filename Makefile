@@ -101,6 +101,8 @@ sim: $(VENV)/.installed-dev ## run SEEDS seeds of every simulated scenario
 soak: $(VENV)/.installed-dev ## simulate fresh seeds for HOURS hours and print totals
 	$(call say,simulating for $(HOURS) hours)
 	@$(BIN)/python -m exon.simulation --hours $(HOURS)
+	$(call say,hammering sockets for an hour)
+	@$(BIN)/python -m tests.a3m.test_hammer --seconds 3600
 
 .PHONY: fuzz
 fuzz: $(VENV)/.installed-dev ## feed a million hostile datagrams to a live node
