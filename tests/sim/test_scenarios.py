@@ -80,7 +80,7 @@ def test_looking_on_changes_nothing() -> None:
 
 
 def test_evictions_happen_and_are_told() -> None:
-    networks = [run("evictions", seed) for seed in range(10)]
+    networks = [run("evictions", seed) for seed in range(25)]
     assert any(host.node.stats().evictions for network in networks for host in network.hosts.values())
     assert any(host.unknown for network in networks for host in network.hosts.values())
 
