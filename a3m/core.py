@@ -215,6 +215,14 @@ class Core:
         with self.lock:
             return any(_messages_in(data) for data, _ in self.transport.unfinished()) or bool(self._dirty)
 
+    def abandon(self) -> None:
+        """Everything here belongs to another process."""
+        self.closing = True
+        self.work = lambda: None
+        self.transport.close()
+        for socket in list(self.sockets.values()):
+            socket.abandon()
+
     def check_closed(self) -> None:
         """Tell whoever waits for the end, if it has come."""
         if self.when_closed is not None and self.closed:

@@ -116,7 +116,7 @@ def report_of(core: Core) -> CloseReport:
     """How the close of a node went. With the lock held."""
     report = core.transport.report()
     undelivered, unknown = core.count_undelivered()
-    return CloseReport(report.clean and not undelivered and not unknown, undelivered, unknown, dict(report.peers))
+    return CloseReport(not undelivered and not unknown, undelivered, unknown, dict(report.peers))
 
 
 class Node:
@@ -162,6 +162,13 @@ class Node:
         # The engine guards the core with a lock of its own; sockets use the same.
         self._core.lock = self._engine.lock
         self._core.work = self._work
+        self._engine.on_fork = self._forked
+
+    def _forked(self) -> None:
+        """In the child of a fork(), the node is its parent's: two processes must not use the same numbers."""
+        self._closing = Lock()
+        self._core.abandon()
+        self._report = CloseReport(False, 0, 0, {})
 
     def _work(self) -> None:
         """Something wants to leave: do it here if nothing is on the way yet, else leave it to the engine."""

@@ -249,6 +249,11 @@ class SocketCore:
         self._check_closed()
         self.core.work()
 
+    def abandon(self) -> None:
+        """Be closed, without a word to anybody."""
+        self._closing = self._closed = True
+        self.manager.links.clear()
+
     def try_closed(self) -> Any:
         """None when closed."""
         return None if self._closed else WOULD_BLOCK

@@ -109,7 +109,7 @@ class Arrivals:
         self._on_reqslots(header, frame, source, now)
         if key in self._state.records.receive:
             self._state.unproven.add(key)
-            self._state.peers[header.source].inbounds[header.source_epoch].doubtful = True
+            self._state.peers[header.source].inbounds[header.source_epoch].doubtful = max(1, int(now * 1e6))
         return True
 
     def _receive_valid(self, datagram: Datagram, source: Address, now: float) -> None:
@@ -198,7 +198,9 @@ class Arrivals:
             self._state.counters.dropped["impossible request"] += 1
             return
         peer = self._state.peers.get(peer_id)
-        self._settle_doubt(peer, epoch, frame)
+        if not self._settle_doubt(peer, header, frame):
+            self._state.stray(header, source, None, now)
+            return
         window = self._state.options.receive_bytes
         if frame.n and (peer_id, epoch) not in self._state.records.receive:
             if self._state.closing:
@@ -223,16 +225,23 @@ class Arrivals:
         answer = self._state.records.on_reqslots(peer_id, epoch, frame, window)
         self._state.reply(header, answer, source, now)
 
-    def _settle_doubt(self, peer: Peer | None, epoch: int, frame: ReqSlots) -> None:
-        """A record that somebody else asked for, in this peer's name, may begin where its true owner never will."""
-        inbound = peer.inbounds.get(epoch) if peer is not None else None
+    def _settle_doubt(self, peer: Peer | None, header: Header, frame: ReqSlots) -> bool:
+        """A record that somebody else asked for, in this peer's name, may begin where its true owner never will.
+
+        Only a request that answers what we said since the record was made can show that: an old one that arrives late
+        has a low number too. False if the request does not count.
+        """
+        inbound = peer.inbounds.get(header.source_epoch) if peer is not None else None
         if peer is None or inbound is None or not (inbound.proven and inbound.doubtful):
-            return
-        inbound.doubtful = False
-        record = peer.receive_record(epoch)
+            return True
+        record = peer.receive_record(header.source_epoch)
         if record is not None and frame.s < record.base:
-            self._state.records.evict(peer.id, epoch)
+            if header.echo < inbound.doubtful:
+                return False
+            self._state.records.evict(peer.id, header.source_epoch)
             self._state.counters.evictions += 1
+        inbound.doubtful = 0
+        return True
 
     def _on_slots(self, header: Header, frame: Slots, newest: bool, source: Address, closing: bool, now: float) -> None:
         answer = self._state.records.on_slots(header.source, header.source_epoch, frame)
@@ -315,7 +324,7 @@ class Arrivals:
             if not self._deliver(peer, inbound, frame, header, source, now):
                 inbound.owe_answer(0.0, now)
                 return
-            inbound.doubtful = False
+            inbound.doubtful = 0
             inbound.owe(frame.s, frame.r, self._ack_delay(peer), now)
         elif verdict is Verdict.DUPLICATE:
             self._state.counters.duplicates += 1

@@ -28,7 +28,7 @@ from exon.addresses import Address, format_address
 from exon.discovery import Discovery
 from exon.engine import Engine
 from exon.errors import Closed, ExonError, Timeout
-from exon.events import Event
+from exon.events import Event, PeerRestarted
 from exon.options import Options
 from exon.peers import check_id
 from exon.protocol import CloseReport, Node, check_payload
@@ -126,13 +126,20 @@ class Endpoint:
         self._taken: deque[tuple[str, bytes]] = deque()
         self._receivers: deque[_Waiter] = deque()
         self._senders: dict[str, deque[_Waiter]] = {}
-        self._events: deque[Event] = deque(maxlen=_EVENTS)
+        self._events: deque[Event] = deque()
         self._watchers: list[_Waiter] = []
         self._closers: list[_Waiter] = []
         self._report: CloseReport | None = None
         self._final: NodeStats | None = None
         self._engine = Engine(node, udp, self._progress, self._keep_event, discovery)
         self._lock = self._engine.lock
+        self._engine.on_fork = self._forked
+
+    def _forked(self) -> None:
+        """In the child of a fork(), the endpoint is its parent's: two processes must not use the same numbers."""
+        self._node.close()
+        self._report = CloseReport(False, 0, 0, {})
+        self._senders.clear()
 
     @property
     def id(self) -> str:
@@ -309,6 +316,10 @@ class Endpoint:
     def _keep_event(self, event: Event) -> None:
         """Keep it for whoever asks."""
         self._events.append(event)
+        if len(self._events) > _EVENTS:
+            # News of messages whose fate is unknown is the last thing to go: nobody else will tell.
+            place = (at for at, old in enumerate(self._events) if not (isinstance(old, PeerRestarted) and old.unknown))
+            del self._events[next(place, 0)]
         for waiter in self._watchers:
             waiter.wake()
         self._watchers.clear()

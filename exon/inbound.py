@@ -48,7 +48,7 @@ class Inbound:
         self.arrived = now
         self.heard = now  # when any datagram last came
         self.proven = False  # whether it has shown to receive what we send
-        self.doubtful = False  # its record was made for a request that proved nothing, and nothing came since
+        self.doubtful = 0  # when its record was made for a request that proved nothing, while nothing came since
         self.proof = 0  # the tag it gave us last
         self.tagged: Address | None = None  # the address that our tag is for
         self.tag = 0

@@ -262,7 +262,8 @@ class Node:
                 peers[peer.id] = f"{outbound.pending_messages} not acknowledged, {state}"
             elif outbound.record is not None:
                 peers[peer.id] = "did not confirm the close"
-        return CloseReport(self.closed and not peers, undelivered, unknown, peers)
+        clean = self.closed and not (peers or undelivered or unknown)
+        return CloseReport(clean, undelivered, unknown, peers)
 
     def unfinished(self) -> Iterator[tuple[bytes, bool]]:
         """Every message that is accepted and not acknowledged, and whether any of it was ever sent."""

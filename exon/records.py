@@ -241,7 +241,8 @@ class Records:
 
     def on_refused(self, peer: str, epoch: int) -> list[Token]:
         """``epoch`` of ``peer`` is dead: what we held for it goes; the tokens returned have an unknown fate."""
-        self.receive.pop((peer, epoch), None)
+        if (peer, epoch) in self.receive:
+            self.evict(peer, epoch)  # should it live after all (stopped, or one of two with one id), it must be told
         record = self.send.get(peer)
         if record is None or record.epoch != epoch:
             return []

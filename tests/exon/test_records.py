@@ -540,3 +540,12 @@ def test_an_ack_of_everything_walks_the_tokens_and_not_the_numbers() -> None:
     sender, record, _ = pair(3)
     tokens = [record.seal(b"x") for _ in range(3)]
     assert sender.on_ack("b", B, 0, [(0, 2 * MOST)]) == tokens
+
+
+def test_a_life_that_was_declared_dead_and_lives_is_told_that_its_messages_are_unknown() -> None:
+    sender, record, receiver = pair(3)
+    token = record.seal(b"0")
+    receiver.records.on_refused("a", A)  # its successor says so; but it was only stopped
+    assert receiver.token(sent(token)) is Verdict.UNKNOWN
+    assert sender.on_gone("b", B, 0) == [token]
+    assert receiver.delivered == []
