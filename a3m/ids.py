@@ -57,6 +57,10 @@ class SocketId(NamedTuple):
             return text
         if not isinstance(text, str):
             raise BadIdentifier(f"a socket is named by text such as 'node/tag', not by {type(text).__name__}")
+        if "://" in text:
+            raise BadIdentifier(
+                f"{text!r} is an address; link to a name, 'node/tag', and say where with Node.register()"
+            )
         node, slash, tag = text.partition("/")
         if not slash:
             raise BadIdentifier(f"{text!r} names no socket; write it as 'node/tag'")

@@ -72,7 +72,7 @@ def _parts(payload: Any) -> list[bytes]:
     parts = []
     for part in payload:
         if not isinstance(part, (bytes, bytearray, memoryview)):
-            raise BadPayload(f"each part of a message is bytes, not {type(part).__name__}")
+            raise BadPayload(f"each part of a message is bytes, not {type(part).__name__}; encode text with .encode()")
         parts.append(bytes(part))
     return parts
 

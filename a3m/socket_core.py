@@ -169,6 +169,10 @@ class SocketCore:
             sendable.popitem(last=False)
         return bool(sendable)
 
+    def why_not(self, events: int) -> str | None:  # noqa: ARG002  # patterns look at it
+        """Why such a call could not be done now, where the reason is the pattern's own; for error messages."""
+        return None
+
     def can_receive_now(self) -> bool:
         """Whether :meth:`try_receive` would succeed."""
         return bool(self._readable)
@@ -222,6 +226,16 @@ class SocketCore:
         """None when there is no link."""
         links = self.manager.links
         return WOULD_BLOCK if (links if peer is None else peer in links) else None
+
+    def why_no_link(self) -> str:
+        """Why there is no link to send over or receive from, and what to do about it."""
+        for peer, link in self.manager.links.items():
+            if self.core.transport.address_of(peer.node) is None:
+                return f"nobody knows where node {peer.node!r} is: register() it"
+            return f"{peer} is asked for a link ({link.state.value}); is it running, and the tag right?"
+        for peer, code in self._refused.items():
+            return f"{peer} refused the link: {code.advice}"
+        return "it has no link: call link(), or let a peer link to it"
 
     @property
     def has_links(self) -> bool:

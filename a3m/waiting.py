@@ -46,6 +46,7 @@ def call(
     partial: Callable[[], bool] = lambda: False,
 ) -> Any:
     """What ``attempt`` answers, as soon as it answers anything but WOULD_BLOCK; waits for ``events`` in between."""
+    check_timeout(timeout)
     core = socket.core
     deadline = None if timeout is None else core.time() + timeout
     while True:
@@ -127,10 +128,18 @@ def check(socket: SocketCore, events: int, closed_is_done: bool) -> None:
 
 def explain(socket: SocketCore, events: int, timeout: float | None) -> str:
     """Why a call ran out of time, and what to look at."""
-    state = "it has no link" if not any(socket.established) else "it has links"
+    reason = socket.why_not(events)
+    if reason is None and not any(socket.established):
+        reason = socket.why_no_link()
     if events & POLLOUT:
-        why = "the receivers are slow" if state == "it has links" else "nobody to send to"
-        return f"{socket.id} could not send in {timeout} s: {state}, {why}; the message was not sent"
+        reason = reason or "its receivers have no room; they are slow, or out of reach"
+        return f"{socket.id} could not send in {timeout} s, and the message was not sent: {reason}"
     if events & POLLIN:
-        return f"nothing for {socket.id} in {timeout} s; {state}"
-    return f"{socket.id} waited {timeout} s for its links; see .pending for how far they are"
+        return f"nothing for {socket.id} in {timeout} s: {reason or 'nothing came over its links'}"
+    return f"{socket.id} waited {timeout} s: {reason or 'its links are not what was waited for; see .pending'}"
+
+
+def check_timeout(timeout: float | None) -> None:
+    """Raise for what is no time-out."""
+    if timeout is not None and (type(timeout) not in (int, float) or timeout != timeout):  # noqa: PLR0124  # not a number
+        raise TypeError(f"timeout is a number of seconds, or None to wait as long as it takes, not {timeout!r}")

@@ -23,7 +23,11 @@ def parse_address(text: str) -> Address:
     """
     if not isinstance(text, str):
         raise BadAddress(f"an address is text such as 'host:port', not {type(text).__name__}")
+    if "://" in text:
+        raise BadAddress(f"{text!r} names a protocol; write only 'host:port', '[ipv6]:port' or ':port'")
     host, colon, port_text = text.rpartition(":")
+    if host == "*":
+        raise BadAddress(f"{text!r}: all interfaces are written ':{port_text}'")
     if not colon:
         raise BadAddress(f"{text!r} has no port; write 'host:port', '[ipv6]:port' or ':port'")
     if host.startswith("[") and host.endswith("]"):

@@ -29,7 +29,7 @@ from weakref import WeakSet
 from exon.addresses import Address
 from exon.discovery import Discovery, Lookups
 from exon.errors import Closed
-from exon.events import Event, LookupWanted
+from exon.events import DuplicateId, Event, LookupWanted
 from exon.log import log
 from exon.udp import UdpSocket, resolve
 
@@ -250,6 +250,8 @@ class Engine:
         if node.closed:
             self._progress()  # the last probe of a close left just now, and nothing else need come to pass
         for event in node.events():
+            if isinstance(event, DuplicateId):
+                log.warning("duplicate-id", node=node.id, peer=event.peer, addresses=event.addresses)
             if isinstance(event, LookupWanted):
                 self._lookups.ask(event.peer)
             else:

@@ -353,6 +353,11 @@ class Node:
         peer = self._state.peers.get(peer_id)
         return peer is None or peer.outbound.has_room(size)
 
+    def address_of(self, peer_id: str) -> Address | None:
+        """Where a peer is taken to be, if anybody knows."""
+        peer = self._state.peers.get(peer_id)
+        return peer.address if peer is not None else self._state.book.find(peer_id)
+
     def stats(self) -> NodeStats:
         """Everything counted so far, and the present state in numbers."""
         counted = attrs.asdict(self._state.counters, recurse=False)

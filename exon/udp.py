@@ -114,7 +114,7 @@ class UdpSocket:
             AddressInUse: Another socket has the port.
             BadAddress: The address cannot be parsed, resolved or bound.
         """
-        self._socket = _bound_socket(parse_address(bind) if isinstance(bind, str) else bind)
+        self._socket = _bound_socket(bind if isinstance(bind, tuple) else parse_address(bind))
         self.address: Address = _canonical(self._socket.getsockname())
         self.family: int = socket.AF_UNSPEC if self.address[0] == "::" else self._socket.family
         self.receive_buffer: int = _grow(self._socket, _SO_RCVBUFFORCE, socket.SO_RCVBUF, receive_buffer)

@@ -312,6 +312,10 @@ class XSubSocket(Socket):
         if batch:
             self.send_control(link, SUBSCRIBE, (add, batch))
 
+    def why_not(self, events: int) -> str | None:
+        """It wants nothing."""
+        return "it has no subscriptions; subscribe() to something" if events & POLLIN and not self._wanted else None
+
     def on_link(self, link: Link) -> None:
         """A new publisher is told everything."""
         self._announce(link, self._wanted, True)

@@ -108,6 +108,12 @@ class ReqSocket(Socket):
         """Whether the answer, or the news that there is none, is here."""
         return self._asked is not None and (self._answer is not WOULD_BLOCK or self._lost is not None)
 
+    def why_not(self, events: int) -> str | None:
+        """It waits for its own answer."""
+        if events & POLLOUT and self._asked is not None:
+            return "the last request is not answered yet; recv() the answer, or cancel()"
+        return None
+
     def can_send_now(self) -> bool:
         """Whether nothing is asked and somebody could be."""
         return self._asked is None and super().can_send_now()
@@ -177,6 +183,12 @@ class RepSocket(Socket):
     def can_receive_now(self) -> bool:
         """Whether a question is here and none is unanswered."""
         return self._asking is None and super().can_receive_now()
+
+    def why_not(self, events: int) -> str | None:
+        """It owes an answer."""
+        if events & POLLIN and self._asking is not None:
+            return f"the request from {self._asking[0].peer} is not answered yet; send() the answer first"
+        return None
 
     def can_send_now(self) -> bool:
         """Whether there is a question that can be answered now, or whose asker is gone."""

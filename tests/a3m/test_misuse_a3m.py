@@ -78,7 +78,7 @@ def state_error(nodes: Nodes) -> None:
 
 
 PROVOKED: list[tuple[type[a3m.A3MError], Provoke, str]] = [
-    (a3m.Timeout, timeout, "a/out could not send in 0 s: it has no link, nobody to send to; the message was not sent"),
+    (a3m.Timeout, timeout, "a/out could not send in 0 s, and the message was not sent: it has no link: call link()"),
     (a3m.Closed, closed, "socket a/out is closed"),
     (a3m.NoLinks, no_links, "a/out has no link, and none is being made; call link(), or let a peer link to it"),
     (a3m.LinkRefused, link_refused, "a/other refused the link: the patterns do not fit together; link for example"),
@@ -136,17 +136,66 @@ def test_a_socket_that_does_not_receive(nodes: Nodes, method: str) -> None:
 def test_why_a_call_ran_out_of_time(nodes: Nodes) -> None:
     a, b = nodes.pair()
     push, pull = a.push("out"), b.pull("in", capacity=1)
-    with pytest.raises(a3m.Timeout, match=r"nothing for b/in in 0 s; it has no link"):
+    with pytest.raises(a3m.Timeout, match=r"nothing for b/in in 0 s: it has no link: call link\(\)"):
         pull.recv(timeout=0)
-    with pytest.raises(a3m.Timeout, match=r"a/out waited 0 s for its links; see \.pending"):
+    with pytest.raises(a3m.Timeout, match=r"a/out waited 0 s: it has no link"):
         push.wait_linked(timeout=0)
     linked(push, pull)
     push.send(b"x")
-    with pytest.raises(a3m.Timeout, match="it has links, the receivers are slow; the message was not sent"):
+    with pytest.raises(a3m.Timeout, match="the message was not sent: its receivers have no room"):
         push.send(b"y", timeout=0)
     take(pull, 1)
-    with pytest.raises(a3m.Timeout, match="nothing for b/in in 0 s; it has links"):
+    with pytest.raises(a3m.Timeout, match="nothing for b/in in 0 s: nothing came over its links"):
         pull.recv(timeout=0)
+
+
+def test_why_there_is_no_link(nodes: Nodes) -> None:
+    a, b = nodes.pair()
+    lost = a.push("lost")
+    lost.link("nowhere/in")
+    with pytest.raises(a3m.Timeout, match=r"nobody knows where node 'nowhere' is: register\(\) it"):
+        lost.send(b"x", timeout=0.01)
+    misspelt = a.push("misspelt")
+    misspelt.link("b/inn")
+    with pytest.raises(a3m.Timeout, match=r"b/inn is asked for a link .*is it running, and the tag right"):
+        misspelt.send(b"x", timeout=0.01)
+    wrong, _ = a.push("wrong"), b.rep("answers")
+    wrong.link("b/answers")
+    with pytest.raises(a3m.LinkRefused):
+        wrong.wait_linked("b/answers", timeout=10)
+    with pytest.raises(a3m.Timeout, match="b/answers refused the link: the patterns do not fit"):
+        wrong.send(b"x", timeout=0.01)
+
+
+def test_out_of_turn(nodes: Nodes) -> None:
+    a, b = nodes.pair()
+    req, rep = a.req("asks"), b.rep("answers")
+    req.link("b/answers")
+    req.send(b"first", timeout=10)
+    with pytest.raises(a3m.Timeout, match=r"the last request is not answered yet; recv\(\) the answer, or cancel\(\)"):
+        req.send(b"second", timeout=0.01)
+    rep.recv(timeout=10)
+    with pytest.raises(a3m.Timeout, match=r"the request from a/asks is not answered yet; send\(\) the answer first"):
+        rep.recv(timeout=0.01)
+    sub = a.sub("wants")
+    with pytest.raises(a3m.Timeout, match="it has no subscriptions"):
+        sub.recv(timeout=0)
+
+
+@pytest.mark.parametrize("timeout", ["5", float("nan"), True, [1]])
+def test_what_is_no_timeout(nodes: Nodes, timeout: float) -> None:
+    with pytest.raises(TypeError, match="timeout is a number of seconds"):
+        nodes("a").pull("in").recv(timeout=timeout)
+
+
+def test_addresses_are_not_names(nodes: Nodes) -> None:
+    a = nodes("a")
+    with pytest.raises(a3m.BadIdentifier, match=r"link to a name, 'node/tag', and say where with Node.register"):
+        a.push("out").link("tcp://127.0.0.1:5555")
+    with pytest.raises(a3m.BadAddress, match="names a protocol"):
+        a.register("b", "tcp://127.0.0.1:5555")
+    with pytest.raises(a3m.BadAddress, match="all interfaces are written ':5555'"):
+        a3m.Node("c", bind="*:5555")
 
 
 @pytest.mark.parametrize("peer", ["", "node", "/tag", "node/", "n" * 256 + "/tag", 7, b"node/tag"])
