@@ -13,7 +13,7 @@ if TYPE_CHECKING:
 
 
 class A3MError(Exception):
-    """Root of every exception that A3M raises on purpose."""
+    """Root of the exceptions of A3M. Only what is wrong with an address is Exon's: BadAddress and AddressInUse."""
 
 
 class Timeout(A3MError, TimeoutError):
