@@ -182,10 +182,12 @@ class Arrivals:
                 self._restarted(peer, peer.epoch, [], True, now)
             if peer.switch(header.source_epoch, now):
                 self._state.events.append(DuplicateId(peer.id, both))
+        old = peer.heard_at or peer.address  # a look-up may have been faster than the peer's own word
+        peer.heard_at = source
+        if old is not None and old != source:
+            self._state.counters.moves += 1
+            self._state.events.append(PeerMoved(peer.id, old, source))
         if peer.address != source:
-            if peer.address is not None:
-                self._state.counters.moves += 1
-                self._state.events.append(PeerMoved(peer.id, peer.address, source))
             peer.address = source
             self._state.book.learn(peer.id, source)
             outbound.moved()

@@ -25,6 +25,7 @@ class Peer:
         self.outbound = outbound
         self.inbounds: dict[int, Inbound] = {}
         self.address: Address | None = None
+        self.heard_at: Address | None = None  # where it was when it was last heard
         self.epoch = 0  # of the life heard last
         self.buffered = 0  # bytes delivered that the application has not taken, bookkeeping included
         self.large = 0  # bytes of reassembled messages among them

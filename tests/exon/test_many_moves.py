@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from exon.addresses import Address
+from exon.events import PeerMoved
 from exon.protocol import Node
 
 
@@ -54,3 +55,17 @@ def test_a_peer_that_moves_often_before_it_hears_from_us_is_still_believed() -> 
     assert pair.got == [b"first", b"after the moves"]
     assert pair.b.stats().peers["a"].address == pair.here
     assert pair.datagrams < 60
+
+
+def test_a_move_is_told_when_the_peer_is_heard_there_however_it_was_found() -> None:
+    pair = Pair()
+    pair.a.send("b", b"first", pair.now)
+    pair.run(50)
+    list(pair.b.events())
+    pair.here = ("A", 1)
+    pair.b.register("a", pair.here)  # somebody knew before a said so
+    assert not list(pair.b.events())
+    pair.a.send("b", b"second", pair.now)
+    pair.run(50)
+    assert list(pair.b.events()) == [PeerMoved("a", ("A", 0), ("A", 1))]
+    assert pair.b.stats().moves == 1
