@@ -27,8 +27,8 @@ from exon.inbound import Inbound
 from exon.packing import BadPacking
 from exon.peer import Peer
 from exon.records import Token, Verdict
-from exon.state import MESSAGE_COST, Arrived, State
-from exon.wire import CLOSING, MAX_NUMBER, Datagram, Header, Malformed, decode
+from exon.state import MESSAGE_COST, Arrived, Known, State
+from exon.wire import CLOSING, CONSTANT_AT, MAX_NUMBER, Datagram, Header, Malformed, decode, decode_known
 
 
 class Arrivals:
@@ -43,15 +43,22 @@ class Arrivals:
         counters = self._state.counters
         counters.datagrams_received += 1
         counters.bytes_received += len(datagram)
+        known = self._state.known.get(source)
         try:
-            decoded = decode(datagram)
+            if known is not None and datagram.startswith(known.encoded, CONSTANT_AT) and self._still_holds(known):
+                decoded = decode_known(datagram, known.constant)
+            else:
+                known = None
+                decoded = decode(datagram)
         except Malformed as malformed:
             counters.dropped[malformed.reason] += 1
             return
         header = decoded.header
         if decoded.skipped:
             counters.dropped["unknown frame"] += decoded.skipped
-        if header.destination != self._state.id:
+        if known is not None:
+            self._receive_valid(decoded, source, now)
+        elif header.destination != self._state.id:
             counters.dropped["destination"] += 1
         elif header.source == self._state.id:
             counters.dropped["own id"] += 1
@@ -60,8 +67,18 @@ class Arrivals:
             self._refuse(decoded, source, now)
         elif self._is_proven(header, source):
             self._receive_valid(decoded, source, now)
+            self._state.remember(header, source)
         else:
             self._receive_unproven(decoded, source, now)
+
+    def _still_holds(self, known: Known) -> bool:
+        """Whether a header that was found to be proven before is so now."""
+        peer, inbound = known.peer, known.inbound
+        return (
+            inbound.tag == known.proof
+            and self._state.peers.get(peer.id) is peer
+            and peer.inbounds.get(inbound.epoch) is inbound
+        )
 
     def _is_proven(self, header: Header, source: Address) -> bool:
         """Whether its sender has received what we sent to it: at its address, or where it was before."""
@@ -113,34 +130,40 @@ class Arrivals:
         return True
 
     def _receive_valid(self, datagram: Datagram, source: Address, now: float) -> None:
-        header = datagram.header
-        peer = self._state.peers.get(header.source)
+        state = self._state
+        header, flags, frames, _ = datagram
+        peer = state.peers.get(header.source)
+        newest = False
         if peer is not None:
-            self._hear(peer, header, source, now)
-            peer.outbound.peer_closes = bool(datagram.flags & CLOSING)
-            if not datagram.frames and not peer.outbound.peer_closes:
+            newest = self._hear(peer, header, source, now)
+            peer.outbound.peer_closes = bool(flags & CLOSING)
+            if not frames and not peer.outbound.peer_closes:
                 peer.outbound.challenged(now)
-        newest = peer is not None and peer.inbounds[header.source_epoch].newest == header.time
-        tokens = False
-        for frame in datagram.frames:
-            if isinstance(frame, TokenFrame):
+        tokens = acks = False
+        for frame in frames:
+            kind = type(frame)
+            if kind is TokenFrame:
                 tokens = True
                 self._on_token(header, frame, source, now)
-            elif isinstance(frame, Ack):
+            elif kind is Ack:
+                acks = True
                 self._on_ack(header, frame, newest, now)
-            elif isinstance(frame, Slots):
-                self._on_slots(header, frame, newest, source, bool(datagram.flags & CLOSING), now)
-            elif isinstance(frame, ReqSlots):
+            elif kind is Slots:
+                self._on_slots(header, frame, newest, source, bool(flags & CLOSING), now)
+            elif kind is ReqSlots:
                 self._on_reqslots(header, frame, source, now)
             else:
                 self._on_rare(header, frame, source, now)
-        peer = self._state.peers.get(header.source)
+        if peer is None or not frames:
+            peer = state.peers.get(header.source)
         if peer is not None:
-            inbound = peer.inbounds.get(header.source_epoch)
-            if tokens and inbound is not None:
-                inbound.count_datagram(now)
-            peer.outbound.check_losses(now)
-            self._state.ready[peer.id] = peer
+            if tokens:
+                inbound = peer.inbounds.get(header.source_epoch)
+                if inbound is not None:
+                    inbound.count_datagram(now)
+            if acks or newest:
+                peer.outbound.check_losses(now)
+            state.ready[peer.id] = peer
 
     def _on_rare(self, header: Header, frame: Frame, source: Address, now: float) -> None:
         match frame:
@@ -160,37 +183,45 @@ class Arrivals:
                     peer.outbound.mtu.probed(frame.size)
                     peer.outbound.recovery.congestion.datagram = peer.outbound.mtu.size
 
-    def _hear(self, peer: Peer, header: Header, source: Address, now: float) -> None:
-        """Learn from the header of a proven datagram."""
-        inbound = self._state.life(peer, header.source_epoch, source, True, now)
-        assert inbound is not None, "a proven life is worth any other"
+    def _hear(self, peer: Peer, header: Header, source: Address, now: float) -> bool:
+        """Learn from the header of a proven datagram; whether it is the newest so far."""
+        state = self._state
+        epoch = header.source_epoch
+        inbound = peer.inbounds.get(epoch)
+        if inbound is None or not inbound.proven:
+            inbound = state.life(peer, epoch, source, True, now)
+            assert inbound is not None, "a proven life is worth any other"
         outbound = peer.outbound
-        record = outbound.record
-        if record is None or record.epoch in (None, header.source_epoch):
+        record = state.records.send.get(peer.id)
+        if record is None or record.epoch is None or record.epoch == epoch:
             outbound.recovery.echoed(header.echo, header.delay, int(now * 1e6), now)
-        peer.waiting_since = None if outbound.idle else now
+        peer.waiting_since = now if outbound.pending_messages else None
         peer.reported = False
         peer.located()
         if not inbound.hear(header.time, source, now):
-            return  # an old one: it may say something new, but not where the peer is
+            return False  # an old one: it may say something new, but not where the peer is
         inbound.proof, inbound.shown = header.tag, header.proof
-        self._state.tag(peer, inbound, source)
-        if peer.epoch != header.source_epoch:
+        if inbound.tagged != source:
+            state.tag(peer, inbound, source)
+        if peer.epoch == epoch and peer.address == source and peer.heard_at == source:
+            return True
+        if peer.epoch != epoch:
             both = (peer.address, source) if peer.address is not None else (source,)
-            self._state.records.on_new_life(peer.id, header.source_epoch)
+            state.records.on_new_life(peer.id, epoch)
             if outbound.severed:
                 self._restarted(peer, peer.epoch, [], True, now)
-            if peer.switch(header.source_epoch, now):
-                self._state.events.append(DuplicateId(peer.id, both))
+            if peer.switch(epoch, now):
+                state.events.append(DuplicateId(peer.id, both))
         old = peer.heard_at or peer.address  # a look-up may have been faster than the peer's own word
         peer.heard_at = source
         if old is not None and old != source:
-            self._state.counters.moves += 1
-            self._state.events.append(PeerMoved(peer.id, old, source))
+            state.counters.moves += 1
+            state.events.append(PeerMoved(peer.id, old, source))
         if peer.address != source:
             peer.address = source
-            self._state.book.learn(peer.id, source)
+            state.book.learn(peer.id, source)
             outbound.moved()
+        return True
 
     # -- frames ------------------------------------------------------------------------------------------------------
 

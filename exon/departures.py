@@ -14,7 +14,7 @@ from exon.inbound import Inbound
 from exon.peer import Peer
 from exon.records import Token
 from exon.state import State
-from exon.wire import CLOSING, Header, encode, encode_frame, overhead
+from exon.wire import CLOSING, Header, constant_part, encode, encode_frame, seal
 
 _RIDE = 96  # bytes of answers that may ride with a full token (see outbound)
 
@@ -31,28 +31,33 @@ class Departures:
         outbound = peer.outbound
         record = outbound.record
         target = (record.epoch if record is not None else None) or peer.epoch
-        for inbound in list(peer.inbounds.values()):
+        for inbound in tuple(peer.inbounds.values()):
             frames = self._answers(peer, inbound, now)
-            if inbound.epoch != target or sum(map(len, frames)) > _RIDE:
-                for some in _portions(frames, outbound.mtu.size - overhead(self._state.id, peer.id)):
+            if frames and (inbound.epoch != target or sum(map(len, frames)) > _RIDE):
+                for some in _portions(frames, outbound.mtu.size - peer.overhead):
                     yield self._assemble(peer, inbound.epoch, peer.route_to(inbound), some, now)[0]
                 frames = []
-            if inbound.epoch == target:
+            if inbound.epoch == target and (frames or record is not None):
                 yield from self._tokens(peer, target, frames, now)
         if target not in peer.inbounds:
             yield from self._tokens(peer, target, [], now)
 
     def _answers(self, peer: Peer, inbound: Inbound, now: float) -> list[bytes]:
         """What is due to one life of a peer: replies, acknowledgements, a probe."""
-        record = peer.receive_record(inbound.epoch)
-        frames = [encode_frame(frame) for frame in inbound.replies]
-        inbound.replies.clear()
-        probe_at = peer.probe_at(inbound, self._state.closing)
-        if record is not None and probe_at is not None and probe_at <= now:
-            inbound.probe(self._state.closing, now)
-            frames.append(encode_frame(self._state.records.probe(record, peer.window)))
-        if inbound.ack_due is not None and (inbound.ack_due <= now or not peer.outbound.idle):
-            frames += map(encode_frame, inbound.take_acks(record, peer.window))
+        frames = []
+        if inbound.replies:
+            frames += map(encode_frame, inbound.replies)
+            inbound.replies.clear()
+        closing = self._state.closing
+        if closing or inbound.may_ask(now):
+            record = peer.receive_record(inbound.epoch)
+            probe_at = peer.probe_at(inbound, closing)
+            if record is not None and probe_at is not None and probe_at <= now:
+                inbound.probe(closing, now)
+                frames.append(encode_frame(self._state.records.probe(record, peer.window)))
+        due = inbound.ack_due
+        if due is not None and (due <= now or not peer.outbound.idle):
+            frames += map(encode_frame, inbound.take_acks(peer.receive_record(inbound.epoch), peer.window))
         return frames
 
     def _tokens(self, peer: Peer, epoch: int, frames: list[bytes], now: float) -> Iterator[tuple[Address, bytes]]:
@@ -61,18 +66,19 @@ class Departures:
         address = peer.route(epoch)
         if address is None:
             return
-        outbound.wants_probe(now)
-        for size in outbound.mtu.probes(now, outbound.recovery.rtt.timeout) if epoch else ():
-            yield self._assemble(peer, epoch, address, [encode_frame(Probe(size))], now, size)[0]
-        room = outbound.mtu.size - overhead(self._state.id, peer.id)
+        if epoch and outbound.probes_path(now):
+            for size in outbound.mtu.probes(now, outbound.recovery.rtt.timeout):
+                yield self._assemble(peer, epoch, address, [encode_frame(Probe(size))], now, size)[0]
         while True:
             request = outbound.request(now)
             if request is not None:
                 frames.append(encode_frame(request))
             tokens: list[Token] = []
-            for frame, carried in outbound.tokens(room - sum(map(len, frames)), now):
-                frames.append(frame)
-                tokens += carried
+            if outbound.has_more:
+                room = outbound.mtu.size - peer.overhead
+                for frame, carried in outbound.tokens(room - sum(map(len, frames)), now):
+                    frames.append(frame)
+                    tokens += carried
             if not frames:
                 return
             datagram, time = self._assemble(peer, epoch, address, frames, now)
@@ -81,23 +87,28 @@ class Departures:
             if peer.waiting_since is None and not outbound.idle:
                 peer.waiting_since = now
             yield datagram
+            if not outbound.has_more:
+                return
             frames = []
 
     def _assemble(
         self, peer: Peer, epoch: int, address: Address, frames: list[bytes], now: float, size: int = 0
     ) -> tuple[tuple[Address, bytes], int]:
+        state = self._state
         time = peer.last_time = max(peer.last_time + 1, int(now * 1e6))
         inbound = peer.inbounds.get(epoch)
-        echo, delay = (inbound.newest, max(0, int((now - inbound.arrived) * 1e6))) if inbound is not None else (0, 0)
-        tag = (
-            self._state.tag(peer, inbound, address)
-            if inbound is not None
-            else self._state.tags.tag(peer.id, epoch, address)
-        )
-        proof = inbound.proof if inbound is not None else 0
-        header = Header(self._state.id, peer.id, self._state.epoch, epoch, tag, proof, time, echo, delay)
-        data = encode(header, frames, CLOSING if self._state.closing else 0, size)
-        return self._state.count((address, data)), time
+        flags = CLOSING if state.closing else 0
+        if inbound is None:
+            header = Header(
+                state.id, peer.id, state.epoch, epoch, state.tags.tag(peer.id, epoch, address), 0, time, 0, 0
+            )
+            return state.count((address, encode(header, frames, flags, size))), time
+        times = time, inbound.newest, max(0, int((now - inbound.arrived) * 1e6))
+        tag = inbound.tag if address == inbound.tagged else state.tag(peer, inbound, address)
+        if inbound.written != (tag, inbound.proof):
+            inbound.written = tag, inbound.proof
+            inbound.constant = constant_part(Header(state.id, peer.id, state.epoch, epoch, tag, inbound.proof, *times))
+        return state.count((address, seal(inbound.constant, times, frames, flags, size))), time
 
 
 def _portions(frames: list[bytes], room: int) -> Iterator[list[bytes]]:

@@ -54,13 +54,15 @@ class Inbound:
         self.tag = 0
         self.shown = 0  # the tag it showed last: until it hears from us again, it has no other
         self._old_tags: deque[int] = deque(maxlen=_MOST_TAGS)  # for the addresses it was at before
+        self.written: tuple[int, int] | None = None  # the tag and the proof in the constant part of our headers to it
+        self.constant = b""
         self.replies: list[Frame] = []
         self.probes = 0  # asked in a row without being answered
         self.close_probes = 0
         self.last_window = 0  # what the peer was last told there is room for
         self._options = options
         self._acks: dict[int, IntervalSet] = {}
-        self._ack_at: float | None = None
+        self.ack_due: float | None = None  # when an acknowledgement must leave at the latest
         self._unanswered = 0
         self._highest = -1
         self._probed = now
@@ -111,23 +113,18 @@ class Inbound:
     def owe_answer(self, delay: float, now: float) -> None:
         """Something is to be said about the window or about what arrived, after ``delay`` at the latest."""
         due = now + delay
-        if self._ack_at is None or due < self._ack_at:
-            self._ack_at = due
+        if self.ack_due is None or due < self.ack_due:
+            self.ack_due = due
 
     def count_datagram(self, now: float) -> None:
         """A datagram with tokens came: every second one is answered at once."""
         self._unanswered += 1
         if self._unanswered >= 2:
-            self._ack_at = now
-
-    @property
-    def ack_due(self) -> float | None:
-        """When an acknowledgement must leave at the latest."""
-        return self._ack_at
+            self.ack_due = now
 
     def take_acks(self, record: ReceiveRecord | None, window: int) -> Iterator[Ack]:
         """Everything that is owed, newest ranges first in importance."""
-        self._ack_at = None
+        self.ack_due = None
         self._unanswered = 0
         self.last_window = window
         if record is not None:
@@ -188,6 +185,10 @@ class Inbound:
 
     # -- time --------------------------------------------------------------------------------------------------------
 
+    def may_ask(self, now: float) -> bool:
+        """Whether :meth:`probe_at` may have come; false nearly always, and cheap to find out."""
+        return self._ask_now or now >= self.heard + self._options.probe_after
+
     def probe_at(self, closing: bool) -> float | None:
         """When to ask whether the record is still needed (Algorithm 1, lines 92-93)."""
         if self._ask_now:
@@ -218,4 +219,4 @@ class Inbound:
     @property
     def settled(self) -> bool:
         """Whether nothing is owed or half here."""
-        return not (self._acks or self.replies or self._assemblies or self._sliced) and self._ack_at is None
+        return not (self._acks or self.replies or self._assemblies or self._sliced) and self.ack_due is None

@@ -12,13 +12,13 @@ from collections.abc import Iterator
 from attrs import define
 
 from exon import packing
-from exon.frames import ReqSlots, Slice, TokenFrame
+from exon.frames import ReqSlots, Slice
 from exon.mtu import PathMtu
 from exon.options import Options
 from exon.records import Records, SendRecord, Token
 from exon.recovery import Recovery
 from exon.stats import Counters
-from exon.wire import encode_frame
+from exon.wire import encode_frame, encode_token
 
 _RIDE = 96  # bytes of a datagram kept free of payload, so that a request and an acknowledgement can ride along
 _TOKEN_HEADER = 1 + 1 + 9 + 9 + 5
@@ -71,6 +71,7 @@ class Outbound:
         self._stuck_tries = 0  # in a row
         self._challenged = -float("inf")  # when last
         self._announce = False  # ask for a slot whether it is needed or not, to be heard from where we are now
+        self._ample = options.max_slots  # envelopes that are enough in any case, unless much is queued
         self._force = False  # one token may go in spite of the windows, to see whether they still hold
 
     @property
@@ -232,11 +233,26 @@ class Outbound:
         options = self._options
         return min(options.max_slots, max(options.min_standby, 2 * self.recovery.congestion.window // self.budget))
 
+    @property
+    def has_more(self) -> bool:
+        """Whether anything waits to leave."""
+        return bool(self._queue or self._again or self._slices or self._cut)
+
+    def probes_path(self, now: float) -> bool:
+        """Whether to look for a larger path MTU: once there is a backlog."""
+        if self._queued_bytes > _PROBE_BACKLOG * self.mtu.size or self._cut is not None:
+            self.mtu.want(now)
+        return self.mtu.deadline() is not None
+
     def request(self, now: float) -> ReqSlots | None:
         """The request for slots, or for an end, that is due now."""
-        record = self.record
+        record = self._records.send.get(self.peer)
         if record is None:
             return None
+        envelopes = record.sck - record.env
+        if envelopes >= self._ample and self._queued_bytes < envelopes * _SMALL and not (self._cut or self._announce):
+            if not record.closing:
+                return None
         if self._asked_at is not None and now < self._asked_at + self.recovery.patience(self._tries):
             return None
         if record.closing:
@@ -247,6 +263,7 @@ class Outbound:
     def _shortage(self, record: SendRecord) -> int:
         """How many slots to ask for: none until the reserve falls below half, then enough to fill it up."""
         standby = self._standby
+        self._ample = standby // 2
         if self._announce:
             return 1 + standby
         queued = -(-self._backlog // self.budget) + bool(self._queue)
@@ -297,7 +314,7 @@ class Outbound:
             if len(token.payload) + _TOKEN_HEADER > self.mtu.size - self._overhead:
                 self._slice(token)
                 break
-            frame = encode_frame(TokenFrame(token.s, token.r, token.payload))
+            frame = encode_token(token.s, token.r, token.payload)
             self._counters.tokens_sent += 1
             room -= len(frame)
             first = False
@@ -404,11 +421,6 @@ class Outbound:
             self._slices.clear()
             self._resend([self._sliced])
             self._sliced = None
-
-    def wants_probe(self, now: float) -> None:
-        """Look for a larger path MTU while there is a backlog."""
-        if self._backlog > _PROBE_BACKLOG * self.mtu.size:
-            self.mtu.want(now)
 
     def expire(self, now: float) -> None:
         """Do what time asks for."""

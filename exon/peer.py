@@ -19,13 +19,17 @@ _LOOKUP_IDLE = 60.0  # the longest pause while nothing waits to be sent to it
 class Peer:
     """All per-peer state of a node; gone when nothing is pending."""
 
-    def __init__(self, peer_id: str, outbound: Outbound, options: Options, records: Records, now: float) -> None:
+    def __init__(
+        self, peer_id: str, outbound: Outbound, options: Options, records: Records, overhead: int, now: float
+    ) -> None:
         """Known from now on."""
         self.id = peer_id
         self.outbound = outbound
+        self.overhead = overhead  # bytes that prefix and header of a datagram take at the most
         self.inbounds: dict[int, Inbound] = {}
         self.address: Address | None = None
         self.heard_at: Address | None = None  # where it was when it was last heard
+        self.known_at: Address | None = None  # where its headers are recognised
         self.epoch = 0  # of the life heard last
         self.buffered = 0  # bytes delivered that the application has not taken, bookkeeping included
         self.large = 0  # bytes of reassembled messages among them
@@ -34,6 +38,7 @@ class Peer:
         self.waiting_since: float | None = None  # for any sign of life while something is pending
         self.reported = False  # as unreachable
         self.wakes_at = float("inf")  # the earliest entry in the node's timers
+        self.looked_at = False  # because its time had come, and nothing has happened since
         self._options = options
         self._records = records
         self._alternations = 0
@@ -106,8 +111,9 @@ class Peer:
 
     def located(self) -> None:
         """It was found, or heard: begin with short patience next time."""
-        self._lookup_wait = _LOOKUP_FIRST
-        self._lookup_at = None
+        if self._lookup_at is not None:
+            self._lookup_wait = _LOOKUP_FIRST
+            self._lookup_at = None
 
     def another_address(self, registered: Address | None) -> Address | None:
         """Where else it may be: where it was registered, or where it was heard last, by turns."""

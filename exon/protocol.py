@@ -36,6 +36,8 @@ from exon.peers import check_id
 from exon.state import MESSAGE_COST, Arrived, State
 from exon.stats import NodeStats, PeerStats
 
+_SOON = 0.002  # seconds: how late an acknowledgement may be, or how early a look at a peer
+
 
 class Delivery(NamedTuple):
     """Messages from one peer that arrived together."""
@@ -308,6 +310,7 @@ class Node:
             _, peer_id = heappop(self._timers)
             peer = self._state.peers[peer_id]
             peer.wakes_at = float("inf")
+            peer.looked_at = True
             self._expire_peer(peer, now)
             self._state.ready[peer_id] = peer
 
@@ -335,11 +338,19 @@ class Node:
     def _settle(self, peer: Peer, now: float) -> None:
         """After everything that could leave has left: forget the peer, or note when to look at it again."""
         if peer.forgettable:
-            del self._state.peers[peer.id]
+            self._state.forget(peer)
             peer.wakes_at = float("inf")
             return
-        self._look_up(peer, now)
-        when = min(peer.deadlines(self.closing, now), default=None)
+        if peer.looked_at or self.closing:
+            peer.looked_at = False
+            self._look_up(peer, now)
+            when = min(peer.deadlines(self.closing, now), default=None)
+        else:
+            # To find out when exactly something is due costs as much as a datagram. While there is traffic it is
+            # enough to look soon, which is once for many datagrams.
+            if peer.address is None:
+                self._look_up(peer, now)
+            when = now + _SOON
         if when is not None and when < peer.wakes_at:
             peer.wakes_at = when
             heappush(self._timers, (when, peer.id))

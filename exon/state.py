@@ -21,7 +21,7 @@ from exon.peers import AddressBook, check_id
 from exon.records import Records
 from exon.stats import Counters
 from exon.tags import Tags
-from exon.wire import CLOSING, Header, encode, encode_frame, overhead
+from exon.wire import CLOSING, Header, constant_part, encode, encode_frame, overhead
 
 MESSAGE_COST = 64  # bytes a buffered message is taken to cost beyond its own, so that empty ones count too
 _MOST_STRAYS = 256  # answers to nodes we keep no state for, waiting to leave
@@ -35,6 +35,16 @@ class Arrived(NamedTuple):
     messages: list[bytes]
     cost: int
     large: int  # bytes of a reassembled message
+
+
+class Known(NamedTuple):
+    """The part of a header that was found to be proven, and what it led to: the next one is recognised by its bytes."""
+
+    encoded: bytes
+    constant: tuple[str, str, int, int, int, int]
+    peer: Peer
+    inbound: Inbound
+    proof: int
 
 
 class State:
@@ -54,6 +64,7 @@ class State:
         self.unproven: set[tuple[str, int]] = set()  # receive records of lives that have proved nothing yet
         self.ready: dict[str, Peer] = {}  # may have something to send; a dict, because it is an ordered set
         self.strays: list[tuple[Header, Address, bytes]] = []  # answers that belong to no peer, and to what
+        self.known: dict[Address, Known] = {}
         self.inbox: deque[Arrived] = deque()
         self.events: deque[Event] = deque()
         self.unknown_on_close = 0
@@ -62,8 +73,9 @@ class State:
 
     def meet(self, peer_id: str, now: float) -> Peer:
         """Begin to keep state for a peer."""
-        outbound = Outbound(peer_id, overhead(self.id, peer_id), self.options, self.records, self.counters)
-        peer = self.peers[peer_id] = Peer(peer_id, outbound, self.options, self.records, now)
+        header = overhead(self.id, peer_id)
+        outbound = Outbound(peer_id, header, self.options, self.records, self.counters)
+        peer = self.peers[peer_id] = Peer(peer_id, outbound, self.options, self.records, header, now)
         peer.address = self.book.find(peer_id)
         return peer
 
@@ -102,6 +114,22 @@ class State:
         if address != inbound.tagged:
             inbound.retag(address, self.tags.tag(peer.id, inbound.epoch, address))
         return inbound.tag
+
+    def remember(self, header: Header, source: Address) -> None:
+        """The header is proven: recognise it when it comes again from there."""
+        peer = self.peers.get(header.source)
+        inbound = peer.inbounds.get(header.source_epoch) if peer is not None else None
+        if peer is not None and inbound is not None and inbound.proven and header.proof == inbound.tag:
+            if peer.known_at is not None:
+                self.known.pop(peer.known_at, None)
+            peer.known_at = source
+            self.known[source] = Known(constant_part(header), header[:6], peer, inbound, header.proof)
+
+    def forget(self, peer: Peer) -> None:
+        """Nothing is pending with a peer: keep nothing about it."""
+        del self.peers[peer.id]
+        if peer.known_at is not None:
+            self.known.pop(peer.known_at, None)
 
     # -- answers -----------------------------------------------------------------------------------------------------
 

@@ -10,12 +10,12 @@ The reader trusts nothing: whatever bytes come in, :func:`decode` returns a vali
 from __future__ import annotations
 
 import struct
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Sequence
 from typing import Any, NamedTuple
-from zlib import crc32
 
 import msgpack
 
+from exon.checksum import crc32
 from exon.frames import (
     Ack,
     ClosedFrame,
@@ -37,6 +37,8 @@ CLOSING = 0x01  # flag: the source is closing and would like to see its records 
 _PREFIX = struct.Struct(">2sBBHI")  # magic, version, flags, length of the body, CRC-32
 _PREFIX_BEFORE_CRC = struct.Struct(">2sBBH")
 _HEADER_FIELDS = 9
+_CONSTANT_FIELDS = 6  # all but time, echo and delay
+CONSTANT_AT = _PREFIX.size + 1  # where they are, if the datagram has fewer than seven frames
 MAX_NUMBER = 2**63 - 1
 MAX_ID = 255
 MAX_RANGES = 128  # in one acknowledgement
@@ -88,6 +90,11 @@ def pack(value: object) -> bytes:
     return encoded
 
 
+# For values that fit into a datagram: making a packer costs as much as using it, and one keeps the largest buffer that
+# it ever needed. A call is one step as far as threads are concerned.
+_pack: Callable[[object], bytes] = msgpack.Packer(autoreset=True).pack
+
+
 # -- writing ----------------------------------------------------------------------------------------------------------
 
 _CODES: dict[type, int] = {
@@ -110,19 +117,36 @@ def encode_frame(frame: Frame) -> bytes:
         flat: list[int] = []
         for start, stop in frame.ranges:
             flat += (start, stop - start)
-        return pack((4, frame.r, frame.window, flat))
-    return pack((_CODES[type(frame)], *frame))
+        return _pack((4, frame.r, frame.window, flat))
+    return _pack((_CODES[type(frame)], *frame))
+
+
+def encode_token(s: int, r: int, payload: bytes) -> bytes:
+    """The same for the frame that there is most of."""
+    return _pack((3, s, r, payload))
 
 
 def encode(header: Header, frames: Iterable[bytes], flags: int = 0, size: int = 0) -> bytes:
     """A datagram of encoded frames, filled up with zeros to ``size`` bytes if that is more."""
-    encoded = list(frames)
-    # All fields of the header in one call; its own array marker gives way to that of the whole.
-    body = b"".join((_array(_HEADER_FIELDS + len(encoded)), pack(header)[1:], *encoded))
-    padding = bytes(max(0, size - _PREFIX.size - len(body)))
+    return seal(constant_part(header), header[_CONSTANT_FIELDS:], list(frames), flags, size)
+
+
+def constant_part(header: Header) -> bytes:
+    """The bytes of a header that are the same in all datagrams between two lives, as long as no address changes."""
+    return pack(header[:_CONSTANT_FIELDS])[1:]
+
+
+def seal(constant: bytes, times: tuple[int, int, int], frames: Sequence[bytes], flags: int = 0, size: int = 0) -> bytes:
+    """A datagram: the constant part of its header, time, echo and delay, and encoded frames."""
+    # The markers of the arrays that the parts of the header were written as give way to that of the whole.
+    body = b"".join((_array(_HEADER_FIELDS + len(frames)), constant, _pack(times)[1:], *frames))
     start = _PREFIX_BEFORE_CRC.pack(MAGIC, VERSION, flags, len(body))
-    check = crc32(padding, crc32(body, crc32(start)))
-    return b"".join((start, check.to_bytes(4, "big"), body, padding))
+    check = crc32(body, crc32(start))
+    missing = size - _PREFIX.size - len(body)
+    if missing <= 0:
+        return b"".join((start, check.to_bytes(4, "big"), body))
+    padding = bytes(missing)
+    return b"".join((start, crc32(padding, check).to_bytes(4, "big"), body, padding))
 
 
 def overhead(source: str, destination: str) -> int:
@@ -140,8 +164,8 @@ def _array(length: int) -> bytes:
 _READ_ERRORS = (ValueError, TypeError, OverflowError, msgpack.UnpackException, RecursionError)
 
 
-def decode(data: bytes) -> Datagram:
-    """The datagram in ``data``, or :class:`Malformed`."""
+def open_body(data: bytes) -> tuple[int, list[Any]]:
+    """The flags and the fields of the datagram in ``data``, which are at least as many as a header has."""
     if len(data) < _PREFIX.size:
         raise Malformed("short")
     magic, version, flags, length, check = _PREFIX.unpack_from(data)
@@ -161,7 +185,31 @@ def decode(data: bytes) -> Datagram:
         raise Malformed("encoding") from None
     if type(fields) is not list or len(fields) < _HEADER_FIELDS:
         raise Malformed("header")
+    return flags, fields
+
+
+def decode(data: bytes) -> Datagram:
+    """The datagram in ``data``, or :class:`Malformed`."""
+    flags, fields = open_body(data)
     header = _header(fields)
+    return Datagram(header, flags, *_frames(fields))
+
+
+def decode_known(data: bytes, constant: tuple[str, str, int, int, int, int]) -> Datagram:
+    """The same, if the constant part of the header is known already."""
+    flags, fields = open_body(data)
+    time, echo, delay = fields[_CONSTANT_FIELDS:_HEADER_FIELDS]
+    if (
+        type(time) is not int
+        or type(echo) is not int
+        or type(delay) is not int
+        or not (0 <= time <= MAX_NUMBER and 0 <= echo <= MAX_NUMBER and 0 <= delay <= MAX_NUMBER)
+    ):
+        raise Malformed("header")
+    return Datagram(Header(*constant, time, echo, delay), flags, *_frames(fields))
+
+
+def _frames(fields: list[Any]) -> tuple[list[Frame], int]:
     frames: list[Frame] = []
     skipped = 0
     for raw in fields[_HEADER_FIELDS:]:
@@ -170,9 +218,9 @@ def decode(data: bytes) -> Datagram:
         read = _READERS.get(raw[0])
         if read is None:
             skipped += 1
-            continue
-        frames.append(read(raw))
-    return Datagram(header, flags, frames, skipped)
+        else:
+            frames.append(read(raw))
+    return frames, skipped
 
 
 def _header(fields: list[Any]) -> Header:
@@ -187,7 +235,10 @@ def _header(fields: list[Any]) -> Header:
 
 
 def _are_numbers(values: Iterable[Any]) -> bool:
-    return all(type(value) is int and 0 <= value <= MAX_NUMBER for value in values)
+    for value in values:
+        if type(value) is not int or not 0 <= value <= MAX_NUMBER:
+            return False
+    return True
 
 
 def _numbers(kind: Callable[..., Frame], count: int) -> Callable[[list[Any]], Frame]:
@@ -202,9 +253,13 @@ def _numbers(kind: Callable[..., Frame], count: int) -> Callable[[list[Any]], Fr
 
 
 def _read_token(raw: list[Any]) -> Frame:
-    if len(raw) != 4 or type(raw[3]) is not bytes or not raw[3] or not _are_numbers(raw[1:3]):
+    if len(raw) != 4:
         raise Malformed("frame")
-    return TokenFrame(raw[1], raw[2], raw[3])
+    _, s, r, payload = raw
+    if type(s) is int and type(r) is int and 0 <= s <= MAX_NUMBER and 0 <= r <= MAX_NUMBER:
+        if type(payload) is bytes and payload:
+            return TokenFrame(s, r, payload)
+    raise Malformed("frame")
 
 
 def _read_slice(raw: list[Any]) -> Frame:
