@@ -15,7 +15,7 @@ from heapq import heappop, heappush
 from itertools import count
 from random import Random
 from threading import Lock
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Protocol
 
 import msgpack
 
@@ -23,7 +23,7 @@ import exon.events
 from a3m import messages
 from a3m.errors import BadIdentifier, Closed
 from a3m.events import Event
-from a3m.flow import Item
+from a3m.flow import Outgoing
 from a3m.ids import RESERVED, SocketId, check_node, check_tag
 from a3m.link import Link
 from a3m.messages import DATA, ERROR, FLOW, Malformed, Message, Reply
@@ -35,6 +35,7 @@ from exon.log import log
 from exon.protocol import Node as Transport
 
 if TYPE_CHECKING:
+    from a3m.socket import Socket
     from a3m.socket_core import SocketCore
 
 _RUN_BYTES = 60_000  # a run is about one large datagram; a larger message is a run of its own
@@ -43,6 +44,22 @@ _ITEM = 12  # bytes that a message takes in a run besides its own, at the most
 _EVENTS = 1024
 _ROUND = 5.0  # seconds between two rounds of looking for links that are silent
 _RARELY = 64  # rounds between two questions on a link that has been silent for long
+
+
+class Driver(Protocol):
+    """What a waiting thread can do for its node, besides waiting: see :class:`exon.engine.Engine`."""
+
+    def begin(self) -> bool:
+        """Drive from now on, unless somebody else does. With the lock held, as for the others."""
+
+    def turn(self, deadline: float | None) -> bool:
+        """Do what is due, and sleep until something comes; False if there is nothing to drive any more."""
+
+    def end(self) -> None:
+        """Drive no longer."""
+
+    def wake(self) -> None:
+        """Interrupt whoever sleeps in :meth:`turn`."""
 
 
 class Core:
@@ -55,6 +72,10 @@ class Core:
         self.time = time
         self.lock = Lock()
         self.work: Callable[[], None] = lambda: None  # tells the driver that something wants to leave
+        self.driver: Driver | None = None  # lets threads that wait drive the node
+        self.lanes: dict[Socket, None] = {}  # sockets that may hold messages which were accepted without the lock
+        self._pack: Callable[[Any], bytes] = msgpack.Packer().pack
+        self.unsent = 0  # messages accepted since the transport was last given what there was
         self.sockets: dict[str, SocketCore] = {}
         self.dropped: Counter[str] = Counter()
         self.unknown = 0  # messages whose fate nobody knows
@@ -114,9 +135,10 @@ class Core:
             self._round_at = self.time() + _ROUND
         self._outbox.setdefault(peer.node, deque()).append(data)
 
-    def data_waits(self, socket: SocketCore, link: Link) -> None:
+    def data_waits(self, socket: SocketCore, link: Link, count: int = 1) -> None:
         """A link has messages to send."""
         self._dirty[link] = socket
+        self.unsent += count
 
     def schedule(self, socket: SocketCore, link: Link) -> None:
         """Ask again for a link, after a pause that grows with every try and is never quite the same."""
@@ -263,6 +285,8 @@ class Core:
 
     def _hand_over(self, now: float) -> None:
         """Give the transport as much as it takes."""
+        for socket in self.lanes:
+            socket.settle()
         send = self.transport.send
         for peer in list(self._outbox):
             queue = self._outbox[peer]
@@ -273,6 +297,10 @@ class Core:
         for link in list(self._dirty):
             if self._send_runs(self._dirty[link], link, now):
                 del self._dirty[link]
+        self.unsent = 0
+        for socket in list(self.lanes):
+            if not socket.open_lane():
+                del self.lanes[socket]
         if self._finishing and not self._outbox and not self._dirty and not self.transport.closing:
             self.transport.close()
 
@@ -284,10 +312,12 @@ class Core:
             node = link.peer.node
             if node in self._outbox or self.transport.closing or not self.transport.has_room(node, _RUN_BYTES):
                 return False
-            first, run = outgoing.next_run(_run_length(outgoing.queue, self._run_bytes))
+            first, run = outgoing.next_run(_run_length(outgoing, self._run_bytes))
             body = (DATA, link.peer.tag, socket.id.tag, link.mine, link.theirs, first, run)
+            # A packer keeps its buffer, so that of large messages is not for keeps.
+            data = self._pack(body) if len(run) > 1 or len(run[0]) < _RUN_BYTES else msgpack.packb(body)
             try:
-                taken = self.transport.send(node, msgpack.packb(body), now)
+                taken = self.transport.send(node, data, now)
             except MessageTooLarge:  # a route that grew on its way through proxies; nothing else is not checked before
                 self.dropped["message too large"] += 1
                 socket.manager.unlink(link.peer, force=True)
@@ -297,6 +327,7 @@ class Core:
             if not taken:
                 return False
             del outgoing.queue[: len(run)]
+        outgoing.mixed = False
         return True
 
     def _ask_the_silent(self, now: float) -> None:
@@ -397,11 +428,15 @@ def _needs_answer(message: Message) -> bool:
     return message.type in (messages.LINK, DATA)
 
 
-def _run_length(queue: list[Item], most: int) -> int:
+def _run_length(outgoing: Outgoing, most: int) -> int:
     """How many messages make up the next run: about a datagram's worth."""
+    queue = outgoing.queue
+    count = min(len(queue), _RUN_MESSAGES)
+    if not outgoing.mixed and count * _ITEM + sum(map(len, queue)) <= most:
+        return count
     size = 0
     for number, item in enumerate(queue):
         size += _ITEM + (len(item) if type(item) is bytes else size_of(item))
-        if size > most or number == _RUN_MESSAGES:
+        if size > most:
             return max(1, number)
-    return len(queue)
+    return count

@@ -25,6 +25,7 @@ class Outgoing:
     sent: int = 0  # messages accepted, and the number of the next one
     settled: int = 0  # messages that the peer's application has taken, as far as it said so, or that are reported
     queue: list[Item] = Factory(list)  # accepted, not yet handed to the transport
+    mixed: bool = False  # whether not all of them are plain bytes
 
     @property
     def ready(self) -> bool:
@@ -37,6 +38,15 @@ class Outgoing:
         self.credits -= 1
         self.sent += 1
         self.queue.append(item)
+        if type(item) is not bytes:
+            self.mixed = True
+
+    def push_many(self, items: list[bytes]) -> None:
+        """Accept messages that are plain bytes, for all of which there is credit."""
+        assert self.credits >= len(items), "messages without credit"
+        self.credits -= len(items)
+        self.sent += len(items)
+        self.queue += items
 
     @property
     def unsure(self) -> int:
@@ -90,6 +100,16 @@ class Incoming:
         """Whether everything that the peer ever sent has arrived."""
         return self.goal is not None and self.received >= self.goal
 
+    @property
+    def batch_size(self) -> int:
+        """How many credits are given back at a time."""
+        return max(1, int(self.capacity * self.batch))
+
+    @property
+    def until_batch(self) -> int:
+        """How many messages have to be taken until credits are given back."""
+        return max(1, self.batch_size - self.owed)
+
     def taken(self, count: int = 1) -> int:
         """The application took messages; the credits to give back now, often none."""
         self.owed += count
@@ -106,7 +126,7 @@ class Incoming:
     def _give(self, change: int) -> int:
         """The credits to give, with those that are owed if they make up a batch."""
         returned = 0
-        if self.owed >= max(1, int(self.capacity * self.batch)):
+        if self.owed >= self.batch_size:
             returned, self.owed = self.owed, 0
         self.granted += max(0, change) + returned
         return change + returned

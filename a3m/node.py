@@ -18,6 +18,7 @@ from a3m.core import Core
 from a3m.errors import Closed, NotSupported
 from a3m.events import Event
 from a3m.ids import check_node
+from a3m.lanes import FULL
 from a3m.patterns import (
     DealerSocket,
     PairSocket,
@@ -162,6 +163,7 @@ class Node:
         # The engine guards the core with a lock of its own; sockets use the same.
         self._core.lock = self._engine.lock
         self._core.work = self._work
+        self._core.driver = self._engine
         self._engine.on_fork = self._forked
 
     def _forked(self) -> None:
@@ -171,12 +173,15 @@ class Node:
         self._report = CloseReport(False, 0, 0, {})
 
     def _work(self) -> None:
-        """Something wants to leave: do it here if nothing is on the way yet, else leave it to the engine."""
-        if self._core.wants_to_send:
-            if self._core.busy:
-                self._engine.wake()
-            else:
-                self._engine.run_now()
+        """Something wants to leave: do it here if nothing is on the way yet, or there is enough of it.
+
+        The rest leaves as soon as somebody hears of the arrival of what is on the way.
+        """
+        core = self._core
+        if core.wants_to_send:
+            busy = core.busy
+            if not busy or core.unsent >= FULL:
+                self._engine.run_now(read=busy)
 
     def _ignore(self, _: TransportEvent) -> None:
         """The core has taken what it needs."""

@@ -171,6 +171,7 @@ class _Lane:
         moved: list[Item] = []
         tries = 0
         with _locks(self.source, self.target):
+            self.source.unborrow()
             while tries < _BATCH and self._move(moved):
                 tries += 1
             self.source.core.work()

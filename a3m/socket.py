@@ -8,16 +8,17 @@ from typing import Any, Self
 
 from a3m.errors import Closed, LinkClosed, NoLinks
 from a3m.ids import SocketId
+from a3m.lanes import SMALL, Lanes
 from a3m.link import Link, LinkInfo
 from a3m.options import SocketOptions
 from a3m.payload import Payload, check_metadata
-from a3m.socket_core import WOULD_BLOCK, SocketCore
+from a3m.socket_core import WOULD_BLOCK
 from a3m.stats import SocketStats
 from a3m.waiting import call
 from a3m.waitqueue import POLLHUP, POLLIN, POLLLINK, POLLOUT, WaitEntry
 
 
-class Socket(SocketCore):
+class Socket(Lanes):
     """One end of any number of links. Any number of threads may use it at the same time.
 
     Subclasses set :attr:`protocol`, :attr:`compatible`, :attr:`sends` and :attr:`receives`, and override what they do
@@ -46,13 +47,36 @@ class Socket(SocketCore):
             timeout: Seconds to wait for a link with room; None waits, 0 tries once.
             require_link: Raise :class:`NoLinks` instead of waiting while there is no link, nor one being made.
         """
+        lane = self._lane
+        if len(lane) < self._limit and type(payload) is bytes and len(payload) <= SMALL:
+            lane.append(payload)
+            if not self._limit:  # it was closed meanwhile
+                with self.core.lock:
+                    self.withdraw(payload)
+                    self.core.work()
+            return
         item = self.prepare(payload)
         call(self, POLLOUT, lambda: self.try_send(item), timeout, require_link)
 
     def recv(self, *, timeout: float | None = None, require_link: bool = False) -> Any:
         """Receive the next message: ``bytes``, or a ``tuple`` of them if it was sent in parts."""
+        batch = self._batch
+        if batch:
+            try:
+                message = batch.popleft()
+            except IndexError:
+                pass  # another thread was quicker
+            else:
+                if not batch:
+                    self._finish_batch()
+                return message
         self.check_receives()
         return call(self, POLLIN, self.try_receive, timeout, require_link)
+
+    def _finish_batch(self) -> None:
+        with self.core.lock:
+            self.repay()
+            self.core.work()
 
     def recv_parts(self, *, timeout: float | None = None, require_link: bool = False) -> list[bytes]:
         """Receive the next message as a list of its parts, however many they are."""
@@ -134,6 +158,8 @@ class Socket(SocketCore):
     def links(self) -> tuple[LinkInfo, ...]:
         """The links that are established."""
         with self.core.lock:
+            self.settle()
+            self.unborrow()
             return tuple(link.info() for link in self._links.values() if link.established)
 
     @property
@@ -253,6 +279,8 @@ class LinkHandle:
     def info(self) -> LinkInfo:
         """The link in numbers."""
         with self._socket.core.lock:
+            self._socket.settle()
+            self._socket.unborrow()
             return self._link.info()
 
     def poll_events(self, entry: WaitEntry | None) -> int:
@@ -260,6 +288,7 @@ class LinkHandle:
         with self._socket.core.lock:
             if entry is not None and not self._socket.closed:
                 self._socket.wait_queue.add(entry)
+            self._socket.unborrow()
             link = self._link
             events = POLLIN if link.incoming is not None and link.incoming.queue else 0
             if not link.established:

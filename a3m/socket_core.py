@@ -13,6 +13,7 @@ from __future__ import annotations
 
 from collections import OrderedDict, deque
 from collections.abc import Callable, Iterator, Mapping
+from itertools import chain
 from typing import Any, ClassVar
 
 import attrs
@@ -100,7 +101,32 @@ class SocketCore:
     def try_receive(self) -> Any:
         """Receive now, or answer :data:`WOULD_BLOCK`."""
         taken = self.take()
-        return taken if taken is WOULD_BLOCK else from_body(split(taken[1])[1])
+        return taken if taken is WOULD_BLOCK else self.present(*taken)
+
+    def present(self, link: Link, item: Item) -> Any:  # noqa: ARG002  # patterns look at it
+        """What the application gets of a message."""
+        return item if type(item) is bytes else from_body(split(item)[1])
+
+    def push_many(self, items: list[bytes]) -> int:
+        """Send plain messages to one link after the other, as far as there is credit; how many were sent."""
+        done = 0
+        while done < len(items) and SocketCore.can_send_now(self):
+            sendable = [link for link in self._sendable if link.can_send]
+            turns = min(link.outgoing.credits for link in sendable if link.outgoing is not None)
+            some = items[done : done + turns * len(sendable)]
+            for at, link in enumerate(sendable):
+                share = some[at :: len(sendable)]
+                if share and link.outgoing is not None:
+                    link.outgoing.push_many(share)
+                    self.core.data_waits(self, link, len(share))
+            for link in sendable[: len(some) % len(sendable)]:
+                self._sendable.move_to_end(link)
+            done += len(some)
+        self._sent += done
+        return done
+
+    def settle(self) -> None:
+        """Before links change: let go of what was accepted and not yet given to one. For shells that do that."""
 
     def push(self, link: Link, item: Item) -> None:
         """Send over a link that has credit."""
@@ -125,11 +151,38 @@ class SocketCore:
         self.give_back(link)
         return link, item
 
-    def give_back(self, link: Link) -> None:
-        """A message of this link is done with: return its credit, when there is a batch of them."""
+    def borrow(self) -> tuple[list[Link], list[Item]]:
+        """The next messages, each link in turn, as many as are given back at once; see :meth:`give_back`.
+
+        The first message is of the first link, and so on, around and around.
+        """
+        links = list(self._readable)
+        incoming = [link.incoming for link in links if link.incoming is not None]
+        turns = min(min(len(side.queue), side.until_batch) for side in incoming)
+        shares = []
+        for link, side in zip(links, incoming, strict=True):
+            queue = side.queue
+            if len(queue) == turns:
+                shares.append(list(queue))
+                queue.clear()
+                self._readable.remove(link)
+                self._unread.discard(link)
+            else:
+                shares.append([queue.popleft() for _ in range(turns)])
+        return links, shares[0] if len(shares) == 1 else list(chain.from_iterable(zip(*shares, strict=True)))
+
+    def return_unused(self, link: Link, items: list[Item]) -> None:
+        """Put messages of a link back that were borrowed last."""
         assert link.incoming is not None
-        self._received += 1
-        credits = link.incoming.taken()
+        if items and not link.incoming.queue:
+            self._readable.appendleft(link)
+        link.incoming.queue.extendleft(reversed(items))
+
+    def give_back(self, link: Link, count: int = 1) -> None:
+        """Messages of this link are done with: return their credits, when there is a batch of them."""
+        assert link.incoming is not None
+        self._received += count
+        credits = link.incoming.taken(count)
         if credits and link.state is State.ESTABLISHED:
             self.give_credits(link, credits)
 
@@ -248,6 +301,7 @@ class SocketCore:
         """Accept nothing new, and unlink."""
         if self._closing:
             return
+        self.settle()
         self._closing = True
         for peer, link in list(self.manager.links.items()):
             # A link that neither side can have used yet is not worth waiting for; its peer may never answer.
@@ -258,6 +312,7 @@ class SocketCore:
 
     def force_close(self) -> None:
         """Give up what could not be delivered."""
+        self.settle()
         for peer in list(self.manager.links):
             self.manager.unlink(peer, force=True)
         self._check_closed()
@@ -335,6 +390,7 @@ class SocketCore:
 
     def on_arrival(self, sender: SocketId, message: Message) -> None:
         """A message for this socket came."""
+        self.settle()
         link = self.manager.links.get(sender)
         if link is not None:
             link.silent = 0
@@ -418,6 +474,7 @@ class SocketCore:
 
     def peer_restarted(self, node: str, life: int) -> None:
         """The node of some peers has lost its memory; links with its next life may be here already."""
+        self.settle()
         for peer, link in list(self.manager.links.items()):
             if peer.node == node:
                 self.manager.restarted(link, life)

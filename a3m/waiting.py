@@ -1,4 +1,8 @@
-"""Waiting in a thread: try, and if it cannot be done now, park until something changed."""
+"""Waiting in a thread: try, and if it cannot be done now, wait until something changed.
+
+The first thread of a node that has to wait drives the node meanwhile, so what it waits for comes to it directly; others
+park until they are woken.
+"""
 
 from __future__ import annotations
 
@@ -6,9 +10,27 @@ from collections.abc import Callable
 from threading import Lock
 from typing import Any
 
+from a3m.core import Driver
 from a3m.errors import A3MError, NoLinks, Timeout
 from a3m.socket_core import WOULD_BLOCK, SocketCore
 from a3m.waitqueue import POLLHUP, POLLIN, POLLOUT
+
+
+class _Leading:
+    """A thread that drives while it waits."""
+
+    __slots__ = ("_driver", "woken")
+
+    def __init__(self, driver: Driver) -> None:
+        self._driver = driver
+        self.woken = False
+
+    def wake(self, _events: int) -> bool:
+        if self.woken:
+            return False
+        self.woken = True
+        self._driver.wake()
+        return True
 
 
 class _Parked:
@@ -51,9 +73,13 @@ def call(
     deadline = None if timeout is None else core.time() + timeout
     while True:
         with core.lock:
-            result = step(socket, events, attempt, timeout, deadline, require_link, closed_is_done, partial)
-            if result is not WOULD_BLOCK:
-                return result
+            while True:
+                result = step(socket, events, attempt, timeout, deadline, require_link, closed_is_done, partial)
+                if result is not WOULD_BLOCK:
+                    return result
+                if core.driver is None or not core.driver.begin():
+                    break
+                _lead(core.driver, socket, events, deadline)
             parked = _Parked()
             entry = socket.wait_entry(events, parked.wake)
             socket.wait_queue.add(entry)
@@ -66,6 +92,24 @@ def call(
                 socket.wait_queue.remove(entry)
                 if parked.woken and leaving:
                     socket.pass_on(events)
+
+
+def _lead(driver: Driver, socket: SocketCore, events: int, deadline: float | None) -> None:
+    """Drive the node until this thread is woken, or the deadline is there. With the lock held."""
+    leading = _Leading(driver)
+    entry = socket.wait_entry(events, leading.wake)
+    socket.wait_queue.add(entry)
+    time = socket.core.time
+    leaving = True
+    try:
+        while not leading.woken and not _over(deadline, time()) and driver.turn(deadline):
+            pass
+        leaving = _over(deadline, time())
+    finally:
+        driver.end()
+        socket.wait_queue.remove(entry)
+        if leading.woken and leaving:
+            socket.pass_on(events)
 
 
 def step(

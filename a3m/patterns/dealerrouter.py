@@ -134,10 +134,7 @@ class RouterSocket(Socket):
         route, body = split(item)
         return routed((*route, str(link.peer)), body)
 
-    def try_receive(self) -> Any:
-        """The next message as :class:`Routed`."""
-        item = self.try_take()
-        if item is WOULD_BLOCK:
-            return WOULD_BLOCK
+    def present(self, link: Link, item: Item) -> Routed:
+        """The message as :class:`Routed`."""
         route, body = split(item)
-        return Routed(route, from_body(body))
+        return Routed((*route, str(link.peer)), from_body(body))

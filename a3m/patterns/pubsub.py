@@ -320,12 +320,9 @@ class XSubSocket(Socket):
         """A new publisher is told everything."""
         self._announce(link, self._wanted, True)
 
-    def try_receive(self) -> Any:
-        """The next message with its topic."""
-        taken = self.take()
-        if taken is WOULD_BLOCK:
-            return WOULD_BLOCK
-        topic, *parts = taken[1]
+    def present(self, link: Link, item: Item) -> Published:  # noqa: ARG002
+        """The message with its topic."""
+        topic, *parts = item
         return Published(topic.decode(errors="replace"), from_body(parts[0] if len(parts) == 1 else parts))
 
     def on_message(self, link: Link, items: list[Item]) -> None:

@@ -10,6 +10,7 @@ import pytest
 
 import a3m
 from a3m import waiting as waiting_module
+from exon.engine import Engine
 from tests.a3m.nodes import (
     PATIENCE,
     Nodes,
@@ -561,9 +562,9 @@ def test_send_many_says_how_many_were_sent_before_the_socket_was_closed(nodes: N
 # ---- wake-ups --------------------------------------------------------------------------------------------------------
 
 
-def test_a_call_that_is_interrupted_passes_its_wake_up_on(nodes: Nodes, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_parked_call_that_is_interrupted_passes_its_wake_up_on(nodes: Nodes, monkeypatch: pytest.MonkeyPatch) -> None:
     a, b = nodes.pair()
-    push, pull = a.push("out"), b.pull("in")
+    push, pull, other = a.push("out"), b.pull("in"), b.pull("other")
     linked(push, pull)
     wait = waiting_module._Parked.wait
 
@@ -573,6 +574,34 @@ def test_a_call_that_is_interrupted_passes_its_wake_up_on(nodes: Nodes, monkeypa
             raise KeyboardInterrupt
 
     monkeypatch.setattr(waiting_module._Parked, "wait", interrupted)
+    leader = in_background(other.recv, timeout=1000)  # it drives the node, so the others park
+    waiting(other, 1)
+    unlucky = in_background(pull.recv, timeout=1000)
+    waiting(pull, 1)
+    lucky = in_background(pull.recv)
+    waiting(pull, 2)
+    push.send(b"x")
+    with pytest.raises(KeyboardInterrupt):
+        result(unlucky)
+    assert result(lucky) == b"x"
+    other.close()
+    with pytest.raises(a3m.Closed):
+        result(leader)
+
+
+def test_a_leader_that_is_interrupted_passes_its_wake_up_on(nodes: Nodes, monkeypatch: pytest.MonkeyPatch) -> None:
+    a, b = nodes.pair()
+    push, pull = a.push("out"), b.pull("in")
+    linked(push, pull)
+    turn = Engine.turn
+
+    def interrupted(engine: Engine, deadline: float | None) -> bool:
+        go_on = turn(engine, deadline)
+        if deadline is not None and pull.can_receive_now():  # the one call below that has a time-out
+            raise KeyboardInterrupt
+        return go_on
+
+    monkeypatch.setattr(Engine, "turn", interrupted)
     unlucky = in_background(pull.recv, timeout=1000)
     waiting(pull, 1)
     lucky = in_background(pull.recv)

@@ -1,0 +1,179 @@
+"""Messages that pass a socket's threads without its lock.
+
+Taking a lock costs more than everything else that a message needs on its way, so most messages do without:
+
+* ``send()`` puts a message into the *lane*, a list, and returns. That is allowed while something is on the way already,
+  so that whoever hears of its arrival empties the lane, and as long as the credits of the links last. The message that
+  finds the lane full, or the path idle, takes the lock and all others with it.
+* ``recv()`` takes a message out of a *batch* that some thread has borrowed from the links, with the lock. Whoever takes
+  the last one gives their credits back. So at any moment no more than the capacity is here, in links and batch together.
+
+What makes it safe is that lists and deques of CPython change in one step. Two threads may find the same room at the
+same time, and then the lane has a message more than there are credits: it waits there for the next one. The lane is
+closed (``limit`` is 0) *before* it is emptied, and a sender looks again *after* it has put its message in: so either
+whoever empties it sees the message, or the sender sees that the lane is closed and takes the lock.
+"""
+
+from __future__ import annotations
+
+from collections import deque
+from contextlib import suppress
+from operator import countOf
+from typing import Any
+
+from a3m.flow import Item
+from a3m.link import Link
+from a3m.socket_core import WOULD_BLOCK, SocketCore
+from a3m.stats import SocketStats
+
+FULL = 256  # messages in the lane that are worth a datagram
+SMALL = 4096  # bytes; larger messages take the lock, so a lane is never large
+
+
+class Lanes(SocketCore):
+    """What a socket that threads share adds to its pattern."""
+
+    def __init__(self, *args: Any, **options: Any) -> None:
+        """Nothing is on the way."""
+        super().__init__(*args, **options)
+        kind = type(self)
+        self._lane: list[bytes] = []
+        self._limit = 0  # how many messages the lane may hold; 0 while it is closed
+        self._batch: deque[Any] = deque()
+        self._lenders: list[Link] = []  # whose turn it was, is next, and so on
+        self._borrowed: list[Item] = []  # what the batch was made of, as far as it is not repaid
+        # Where there are no threads there is nothing to gain. A pattern that does something of its own with every
+        # message sees every message.
+        threads = self.core.driver is not None
+        self._lane_serves = (
+            threads
+            and kind.sends
+            and kind.try_send is Lanes.try_send
+            and kind.route is SocketCore.route
+            and kind.can_send_now is Lanes.can_send_now
+        )
+        self._batch_serves = (
+            threads
+            and kind.receives
+            and kind.try_receive is Lanes.try_receive
+            and kind.on_message is SocketCore.on_message
+        )
+
+    # -- sending -----------------------------------------------------------------------------------------------------
+
+    def settle(self) -> None:
+        """Close the lane, and give what is in it to the links."""
+        self._limit = 0
+        lane = self._lane
+        if lane:
+            del lane[: self.push_many(lane[:])]
+
+    def open_lane(self) -> bool:
+        """Let messages into the lane while something is on the way and there is room; whether it is of use now."""
+        room = 0
+        if not self._lane and not self._closing:
+            pending = self.core.transport.pending
+            for link in self._sendable:
+                if link.outgoing is not None and link.can_send and pending(link.peer.node):
+                    room += link.outgoing.credits
+                    if room >= FULL:
+                        break
+        self._limit = min(room, FULL)
+        return self._limit > 0 or bool(self._lane)
+
+    def try_send(self, item: Any) -> Any:
+        """Send now, after what is in the lane, or answer :data:`WOULD_BLOCK`."""
+        self.settle()
+        if self._lane or super().try_send(item) is WOULD_BLOCK:
+            return WOULD_BLOCK
+        if self._lane_serves:
+            self.core.lanes[self] = None
+        return None
+
+    def withdraw(self, message: bytes) -> None:
+        """A message got into the lane while that was being closed: if the socket is, too, the message was not sent."""
+        self.settle()
+        if self._closing and self._lane:
+            self._lane.remove(message)
+            self.check_open()
+        self.core.lanes[self] = None
+
+    def can_send_now(self) -> bool:
+        """Whether there is credit that no message in the lane needs."""
+        self.settle()
+        return not self._lane and super().can_send_now()
+
+    # -- receiving ---------------------------------------------------------------------------------------------------
+
+    def try_receive(self) -> Any:
+        """Receive now, or answer :data:`WOULD_BLOCK`."""
+        if not self._batch_serves:
+            return super().try_receive()
+        batch = self._batch
+        while batch or self._borrow():
+            try:
+                message = batch.popleft()
+            except IndexError:
+                continue  # a thread that needed no lock was quicker
+            if not batch:
+                self.repay()
+            return message
+        return WOULD_BLOCK
+
+    def take(self) -> Any:
+        """The next message as ``(link, item)``, each link in turn."""
+        self.unborrow()
+        return super().take()
+
+    def _borrow(self) -> bool:
+        self.repay()
+        if not self._readable:
+            return False
+        links, items = self.borrow()
+        self._lenders, self._borrowed = links, items
+        if type(self).present is SocketCore.present and countOf(map(type, items), bytes) == len(items):
+            self._batch.extend(items)
+        else:
+            number = len(links)
+            self._batch.extend([self.present(links[at % number], item) for at, item in enumerate(items)])
+        return True
+
+    def repay(self) -> None:
+        """Give back the credits of what was taken out of the batch."""
+        self._repay(len(self._borrowed) - len(self._batch))
+
+    def _repay(self, taken: int) -> None:
+        if not taken:
+            return
+        number = len(self._lenders)
+        for at, link in enumerate(self._lenders):
+            share = (taken - at + number - 1) // number
+            if share > 0:
+                self.give_back(link, share)
+        turn = taken % number
+        self._lenders = self._lenders[turn:] + self._lenders[:turn]
+        del self._borrowed[:taken]
+
+    def unborrow(self) -> None:
+        """Put what nobody has taken out of the batch back where it was."""
+        batch, left = self._batch, 0
+        with suppress(IndexError):
+            while True:
+                batch.pop()  # the last one, because others take the first
+                left += 1
+        self._repay(len(self._borrowed) - left)
+        if left:
+            number = len(self._lenders)
+            for at, link in reversed([*enumerate(self._lenders)]):
+                self.return_unused(link, self._borrowed[at::number])
+            self._borrowed = []
+
+    def statistics(self) -> SocketStats:
+        """The socket in numbers."""
+        self.settle()
+        self.unborrow()
+        return super().statistics()
+
+    def can_receive_now(self) -> bool:
+        """Whether a message is here."""
+        return bool(self._batch) or super().can_receive_now()
