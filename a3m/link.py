@@ -54,6 +54,9 @@ class Link:
     silent: int = 0  # rounds in which nothing came from the peer
     retry_at: float | None = None
     since: float = 0.0
+    forgotten: bool = False  # it ended because the peer's node lost its memory
+    unsent: int = 0  # once it has ended: messages accepted for it that never left
+    unknown: int = 0  # once it has ended: messages that left, and nobody knows whether they arrived
     outgoing: Outgoing | None = None  # while established or unlinking
     incoming: Incoming | None = None
     control_sent: int = 0

@@ -96,19 +96,24 @@ class LinkManager:
             self._step(link, Input.RETRY_DUE)
 
     def lose(self, peer: SocketId, reason: str) -> None:
-        """The peer has lost its memory, or is not there."""
+        """The peer's node has lost its memory."""
         link = self.links.get(peer)
         if link is not None:
-            self._step(link, Input.PEER_LOST, reason)
+            self._forgotten(link, reason)
 
     def restarted(self, link: Link, life: int) -> None:
         """The peer's node has lost its memory, and that life of it is over; this may be a link with its next one."""
         if link.metadata is None or link.metadata.life == life:
-            self._step(link, Input.PEER_LOST, "its node restarted")
+            self._forgotten(link, "its node restarted")
         elif link.asked and link.state in _BEFORE_REPLY:
             # Our LINK may have been lost with the old life. Saying it again does no harm if it was not.
             about = self._port.about_us(Link(link.peer, custom=link.custom))._replace(capacity=link.capacity)
             self._port.post(link.peer, messages.LINK, link.mine, 0, about)
+
+    def _forgotten(self, link: Link, reason: str) -> None:
+        # One that is not there yet is made all the same, and has lost nothing.
+        link.forgotten = link.state in LIVE
+        self._step(link, Input.PEER_LOST, reason)
 
     # -- what the peer says ------------------------------------------------------------------------------------------
 

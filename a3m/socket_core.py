@@ -518,6 +518,7 @@ class SocketCore:
             return reason  # what waits for the transport is still delivered
         unsent = len(outgoing.queue)
         unsure = outgoing.unsure if reason != BY_US else 0  # whoever ends a link by force knows what that means
+        link.unsent, link.unknown = unsent, unsure
         self.core.given_up += unsent
         self.core.unknown += unsure
         self._unknown += unsure
