@@ -42,7 +42,7 @@ from a3m.poller import POLLET, POLLEXCLUSIVE, POLLONESHOT, Pollable, Poller, Pol
 from a3m.proxy import ProxyReport, proxy
 from a3m.socket import LinkHandle, Socket
 from a3m.socket_core import WOULD_BLOCK
-from a3m.stats import NodeStats, SocketStats
+from a3m.stats import LinkStats, NodeStats, SocketStats
 from a3m.waitqueue import POLLERR, POLLHUP, POLLIN, POLLOUT
 from exon import AddressInUse, BadAddress, Discovery, Options, StaticDiscovery
 
@@ -88,6 +88,7 @@ __all__ = [
     "LinkHandle",
     "LinkInfo",
     "LinkRefused",
+    "LinkStats",
     "MessageTooLarge",
     "NoLinks",
     "NoRoute",

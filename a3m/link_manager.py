@@ -295,6 +295,7 @@ class LinkManager:
         """No conversation now; another one later."""
         if link.incoming is not None:  # what came over the old one is still to be taken: leave it alone
             fresh = Link(link.peer, State.WAIT_RETRY, wanted=True, custom=link.custom)
+            link.state = State.ABSENT
             self.links[link.peer] = link = fresh
         link.mine = link.theirs = 0
         link.metadata = None

@@ -552,6 +552,7 @@ class SocketCore:
             links=sum(link.established for link in self._links.values()),
             queued=sum(len(link.incoming.queue) for link in self._links.values() if link.incoming is not None),
             waiting=len(self._queue),
+            by_peer={str(peer): link.stats() for peer, link in self.manager.links.items()},
         )
 
 
