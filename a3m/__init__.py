@@ -38,7 +38,9 @@ from a3m.patterns import (
     XPubSocket,
     XSubSocket,
 )
-from a3m.poller import POLLET, POLLEXCLUSIVE, POLLONESHOT, Pollable, Poller, PollerStats, poll
+from a3m.poll_once import poll
+from a3m.pollable import POLLET, POLLEXCLUSIVE, POLLONESHOT, Pollable
+from a3m.poller import Poller, PollerStats
 from a3m.proxy import ProxyReport, proxy
 from a3m.socket import LinkHandle, Socket
 from a3m.socket_core import WOULD_BLOCK
