@@ -38,11 +38,13 @@ from a3m.patterns import (
     XPubSocket,
     XSubSocket,
 )
-from a3m.poller import POLLET, POLLEXCLUSIVE, POLLONESHOT, Pollable, Poller, PollerStats, poll
+from a3m.poll_once import poll
+from a3m.pollable import POLLET, POLLEXCLUSIVE, POLLONESHOT, Pollable
+from a3m.poller import Poller, PollerStats
 from a3m.proxy import ProxyReport, proxy
 from a3m.socket import LinkHandle, Socket
 from a3m.socket_core import WOULD_BLOCK
-from a3m.stats import NodeStats, SocketStats
+from a3m.stats import LinkStats, NodeStats, SocketStats
 from a3m.waitqueue import POLLERR, POLLHUP, POLLIN, POLLOUT
 from exon import AddressInUse, BadAddress, Discovery, Options, StaticDiscovery
 
@@ -88,6 +90,7 @@ __all__ = [
     "LinkHandle",
     "LinkInfo",
     "LinkRefused",
+    "LinkStats",
     "MessageTooLarge",
     "NoLinks",
     "NoRoute",

@@ -71,6 +71,12 @@ class Loop(Protocol):
     async def checkpoint(self) -> None:
         """Be cancelled here if at all, and let others run, once in :data:`BURST` calls."""
 
+    async def turn(self) -> None:
+        """Be cancelled here if at all, and let all others run once."""
+
+    def spawn(self, function: Callable[[], Awaitable[None]]) -> Callable[[], object]:
+        """Run a function beside all others, that must not fail; what ends it before it does by itself."""
+
     def waiter(self) -> Waiter:
         """For the task that calls."""
 

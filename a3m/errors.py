@@ -39,13 +39,20 @@ class LinkRefused(A3MError):
 
 
 class LinkClosed(A3MError):
-    """A link ended that the call depended on."""
+    """A link ended that the call depended on; :attr:`reason` says why."""
 
     def __init__(self, peer: SocketId, reason: str) -> None:
         """Closed for ``reason``."""
         super().__init__(f"the link with {peer} is closed: {reason}")
         self.peer = peer
         self.reason = reason
+
+
+class DeliveryUnknown(LinkClosed):
+    """Nobody can say whether a request was handled, because the other side lost its memory.
+
+    There is nobody left to ask: repeat the request if that does no harm, or look at what it should have changed.
+    """
 
 
 class NoRoute(A3MError):
@@ -74,13 +81,3 @@ class BadPayload(A3MError, TypeError):
 
 class StateError(A3MError):
     """The call is out of turn: a REQ socket that asked nothing has nothing to receive."""
-
-
-class DeliveryUnknown(A3MError):
-    """Nobody can say whether ``count`` messages arrived, because the other side lost its memory."""
-
-    def __init__(self, peer: SocketId, count: int) -> None:
-        """``count`` messages to ``peer``."""
-        super().__init__(f"{peer} lost its state; {count} messages to it may or may not have been delivered")
-        self.peer = peer
-        self.count = count

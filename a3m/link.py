@@ -10,6 +10,7 @@ from a3m.flow import Incoming, Outgoing
 from a3m.ids import SocketId
 from a3m.link_machine import State
 from a3m.messages import Message, Metadata
+from a3m.stats import LinkStats
 
 
 class LinkInfo(NamedTuple):
@@ -54,6 +55,9 @@ class Link:
     silent: int = 0  # rounds in which nothing came from the peer
     retry_at: float | None = None
     since: float = 0.0
+    forgotten: bool = False  # it ended because the peer's node lost its memory
+    unsent: int = 0  # once it has ended: messages accepted for it that never left
+    unknown: int = 0  # once it has ended: messages that left, and nobody knows whether they arrived
     outgoing: Outgoing | None = None  # while established or unlinking
     incoming: Incoming | None = None
     control_sent: int = 0
@@ -82,4 +86,21 @@ class Link:
             self.outgoing.sent,
             self.incoming.received,
             self.since,
+        )
+
+    def stats(self) -> LinkStats:
+        """The link in numbers, also while it is being made and after its end."""
+        outgoing, incoming = self.outgoing or Outgoing(), self.incoming
+        return LinkStats(
+            peer=str(self.peer),
+            state=self.state.value,
+            since=None if incoming is None else self.since,
+            capacity=self.capacity if incoming is None else incoming.capacity,
+            credits=outgoing.credits,
+            queued=0 if incoming is None else len(incoming.queue),
+            unsent=self.unsent + len(outgoing.queue),
+            sent=outgoing.sent,
+            received=0 if incoming is None else incoming.received,
+            unsettled=outgoing.unsure,
+            unknown=self.unknown,
         )

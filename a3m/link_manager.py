@@ -96,19 +96,24 @@ class LinkManager:
             self._step(link, Input.RETRY_DUE)
 
     def lose(self, peer: SocketId, reason: str) -> None:
-        """The peer has lost its memory, or is not there."""
+        """The peer's node has lost its memory."""
         link = self.links.get(peer)
         if link is not None:
-            self._step(link, Input.PEER_LOST, reason)
+            self._forgotten(link, reason)
 
     def restarted(self, link: Link, life: int) -> None:
         """The peer's node has lost its memory, and that life of it is over; this may be a link with its next one."""
         if link.metadata is None or link.metadata.life == life:
-            self._step(link, Input.PEER_LOST, "its node restarted")
+            self._forgotten(link, "its node restarted")
         elif link.asked and link.state in _BEFORE_REPLY:
             # Our LINK may have been lost with the old life. Saying it again does no harm if it was not.
             about = self._port.about_us(Link(link.peer, custom=link.custom))._replace(capacity=link.capacity)
             self._port.post(link.peer, messages.LINK, link.mine, 0, about)
+
+    def _forgotten(self, link: Link, reason: str) -> None:
+        # One that is not there yet is made all the same, and has lost nothing.
+        link.forgotten = link.state in LIVE
+        self._step(link, Input.PEER_LOST, reason)
 
     # -- what the peer says ------------------------------------------------------------------------------------------
 
@@ -290,6 +295,7 @@ class LinkManager:
         """No conversation now; another one later."""
         if link.incoming is not None:  # what came over the old one is still to be taken: leave it alone
             fresh = Link(link.peer, State.WAIT_RETRY, wanted=True, custom=link.custom)
+            link.state = State.ABSENT
             self.links[link.peer] = link = fresh
         link.mine = link.theirs = 0
         link.metadata = None

@@ -13,7 +13,7 @@ from a3m.link import Link, LinkInfo
 from a3m.options import SocketOptions
 from a3m.payload import Payload, check_metadata
 from a3m.socket_core import WOULD_BLOCK
-from a3m.stats import SocketStats
+from a3m.stats import LinkStats, SocketStats
 from a3m.waiting import call
 from a3m.waitqueue import POLLHUP, POLLIN, POLLLINK, POLLOUT, WaitEntry
 
@@ -277,11 +277,18 @@ class LinkHandle:
                 self._socket.core.work()
 
     def info(self) -> LinkInfo:
-        """The link in numbers."""
+        """The link as :attr:`Socket.links` has it."""
         with self._socket.core.lock:
             self._socket.settle()
             self._socket.unborrow()
             return self._link.info()
+
+    def stats(self) -> LinkStats:
+        """The link in numbers, also after its end."""
+        with self._socket.core.lock:
+            self._socket.settle()
+            self._socket.unborrow()
+            return self._link.stats()
 
     def poll_events(self, entry: WaitEntry | None) -> int:
         """What holds now for this link alone; ``entry`` is told what happens to its socket."""

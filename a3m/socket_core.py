@@ -575,6 +575,7 @@ class SocketCore:
             return reason  # what waits for the transport is still delivered
         unsent = len(outgoing.queue)
         unsure = outgoing.unsure if reason != BY_US else 0  # whoever ends a link by force knows what that means
+        link.unsent, link.unknown = unsent, unsure
         self.core.given_up += unsent
         self.core.unknown += unsure
         self._unknown += unsure
@@ -608,6 +609,7 @@ class SocketCore:
             links=sum(link.established for link in self._links.values()),
             queued=sum(len(link.incoming.queue) for link in self._links.values() if link.incoming is not None),
             waiting=len(self._queue),
+            by_peer={str(peer): link.stats() for peer, link in self.manager.links.items()},
         )
 
 

@@ -18,8 +18,49 @@ class _Plain:
 
 
 @frozen
+class LinkStats(_Plain):
+    """One link, whether it is there, being made or unmade, or over. Numbers begin with the link.
+
+    >>> import a3m
+    >>> with a3m.Node("home", bind="127.0.0.1:0") as node:
+    ...     push, pull = node.push("jobs"), node.pull("worker", capacity=10)
+    ...     push.link("home/worker")
+    ...     push.send(b"wash up", timeout=5)
+    ...     link = push.stats().by_peer["home/worker"]
+    ...     link.state, link.sent, link.credits
+    ('established', 1, 9)
+    """
+
+    peer: str
+    """The other socket, as ``"node/tag"``."""
+    state: str
+    """How far it is, in the words of :attr:`a3m.Socket.pending`."""
+    since: float | None
+    """When it was established, as a monotonic time; None before."""
+    capacity: int
+    """Messages that may wait here."""
+    credits: int
+    """Messages that may be sent now. Below 0 if the peer took away credits that were in use."""
+    queued: int
+    """Messages that came and were not taken yet."""
+    unsent: int
+    """Messages that were accepted and have not left yet; of a link that is over, those that never left."""
+    sent: int
+    """Messages that were accepted, ever."""
+    received: int
+    """Messages that came, ever."""
+    unsettled: int
+    """Messages that left and were not taken, as far as the peer said so; it does a batch at a time."""
+    unknown: int
+    """Of a link that is over: messages of which nobody knows whether they arrived."""
+
+
+@frozen
 class SocketStats(_Plain):
     """One socket. ``unknown`` messages were on the way to a peer that lost its memory.
+
+    ``links`` is the number of those that are established; ``by_peer`` has a :class:`LinkStats` for each of them, and
+    for those that are being made or unmade.
 
     >>> import a3m
     >>> with a3m.Node("home", bind="127.0.0.1:0") as node:
@@ -36,6 +77,7 @@ class SocketStats(_Plain):
     links: int
     queued: int
     waiting: int
+    by_peer: Mapping[str, LinkStats]
 
 
 @frozen

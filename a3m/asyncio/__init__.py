@@ -24,15 +24,16 @@ b'hello'
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator, Callable
+from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import asynccontextmanager, suppress
 from math import inf
-from typing import TypeVar
+from typing import Any, TypeVar
 
-from a3m import async_node
+from a3m import async_node, async_proxy
 from a3m.async_driver import BURST, Waiter, Watch
 from a3m.async_node import Events, Node
 from a3m.async_socket import ReqSocket, RouterSocket, Socket, SubSocket, XPubSocket, XSubSocket
+from a3m.joint import ProxyReport
 from exon import Discovery, Options
 from exon.udp import UdpSocket
 
@@ -46,6 +47,7 @@ __all__ = [
     "XPubSocket",
     "XSubSocket",
     "open_node",
+    "proxy",
 ]
 
 _Result = TypeVar("_Result")
@@ -73,6 +75,30 @@ async def open_node(
     """
     async with await async_node.open_node(_Loop(), id, bind, discovery, store, options, socket) as node:
         yield node
+
+
+async def proxy(
+    front: Socket[Any], back: Socket[Any], *, capture: Socket[Any] | None = None, stop: asyncio.Event | None = None
+) -> ProxyReport:
+    """Forward messages between two sockets until one is closed or ``stop`` is set.
+
+    It does the same as :func:`a3m.proxy`, whose arguments it has, and ends as soon as ``stop`` is set. It can be
+    cancelled at any time and loses no message by it; only the report is missed.
+
+    >>> async def main():
+    ...     async with open_node("relay", bind="127.0.0.1:0") as node:
+    ...         source, pull, push, sink = node.push("source"), node.pull("in"), node.push("out"), node.pull("sink")
+    ...         source.link("relay/in")
+    ...         push.link("relay/sink")
+    ...         async with asyncio.TaskGroup() as group:
+    ...             relay = group.create_task(proxy(pull, push))
+    ...             await source.send(b"by way of the proxy")
+    ...             print(await sink.recv())
+    ...             await pull.close()
+    >>> asyncio.run(main())
+    b'by way of the proxy'
+    """
+    return await async_proxy.proxy(_Loop(), front, back, capture, stop, asyncio.Event)
 
 
 class _Waiter:
@@ -141,7 +167,16 @@ class _Loop:
     async def checkpoint(self) -> None:
         self._calls += 1
         if not self._calls % BURST:
-            await asyncio.sleep(0)
+            await self.turn()
+
+    async def turn(self) -> None:
+        await asyncio.sleep(0)
+
+    def spawn(self, function: Callable[[], Awaitable[None]]) -> Callable[[], object]:
+        async def run() -> None:
+            await function()
+
+        return self._loop.create_task(run()).cancel
 
     def waiter(self) -> Waiter:
         return _Waiter(self._loop)

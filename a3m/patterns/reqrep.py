@@ -2,8 +2,9 @@
 
 A REQ has one question out at a time: it sends to its links in turn, and then receives from the one it asked. A second
 thread that wants to ask waits until the answer to the first is taken. If the link ends before the answer is here,
-:meth:`ReqSocket.recv` raises :class:`~a3m.LinkClosed`; :meth:`ReqSocket.cancel` gives up. Questions are numbered, and
-the number travels as the first hop of the route, so an answer to a question that was given up is known and discarded.
+:meth:`ReqSocket.recv` raises :class:`~a3m.LinkClosed`, and if it ended because the other node lost its memory,
+:class:`~a3m.DeliveryUnknown`, which is one; :meth:`ReqSocket.cancel` gives up. Questions are numbered, and the number
+travels as the first hop of the route, so an answer to a question that was given up is known and discarded.
 
 A REP answers the question it received last; a second thread that wants to receive waits until it is answered.
 """
@@ -13,7 +14,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any, ClassVar
 
-from a3m.errors import LinkClosed, StateError
+from a3m.errors import DeliveryUnknown, LinkClosed, StateError
 from a3m.flow import Item
 from a3m.link import Link
 from a3m.payload import from_body, routed, split
@@ -48,7 +49,7 @@ class ReqSocket(Socket):
         self._asked: Link | None = None
         self._number = 0
         self._answer: Any = WOULD_BLOCK
-        self._lost: str | None = None  # why there will be no answer
+        self._lost: LinkClosed | None = None  # why there will be no answer
 
     def try_send(self, item: Item) -> Any:
         """Ask, unless an answer is outstanding."""
@@ -68,10 +69,10 @@ class ReqSocket(Socket):
             raise StateError(f"{self.id} has asked nothing; send() a request first")
         if self._answer is WOULD_BLOCK and self._lost is None:
             return WOULD_BLOCK
-        peer, answer, lost = self._asked.peer, self._answer, self._lost
+        answer, lost = self._answer, self._lost
         self._finish()
-        if answer is WOULD_BLOCK:
-            raise LinkClosed(peer, f"{lost}; whether the request was handled is not known")
+        if lost is not None:
+            raise lost
         return from_body(answer)
 
     def cancel(self) -> None:
@@ -101,7 +102,7 @@ class ReqSocket(Socket):
     def on_unlink(self, link: Link, reason: str) -> None:
         """The question goes with the link."""
         if link is self._asked and self._answer is WOULD_BLOCK:
-            self._lost = reason
+            self._lost = _lost(link, reason)
             self.wake(POLLIN | POLLERR)
 
     def can_receive_now(self) -> bool:
@@ -117,6 +118,16 @@ class ReqSocket(Socket):
     def can_send_now(self) -> bool:
         """Whether nothing is asked and somebody could be."""
         return self._asked is None and super().can_send_now()
+
+
+def _lost(link: Link, reason: str) -> LinkClosed:
+    """What becomes of the question that was asked last over a link that has ended."""
+    if link.unsent:  # the question is the last of them
+        return LinkClosed(link.peer, f"{reason}; the request was not sent, ask again")
+    error = DeliveryUnknown if link.forgotten else LinkClosed
+    return error(
+        link.peer, f"{reason}; whether the request was handled is not known, repeat it only if that does no harm"
+    )
 
 
 class RepSocket(Socket):

@@ -131,3 +131,9 @@ def crash(node: a3m.Node) -> None:
     """End it as a killed process ends: at once, without a word to anybody."""
     node._engine.stop()
     node._report = a3m.CloseReport(False, 0, 0, {})
+
+
+def restarted(nodes: Nodes, node: a3m.Node, **arguments: Any) -> a3m.Node:
+    """Another life of a node, at the same address, that knows the same others."""
+    nodes.forget(node)
+    return nodes(node.id, bind=at(node), **arguments)

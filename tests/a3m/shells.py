@@ -31,6 +31,12 @@ class Shell(Protocol):
     def open_node(self, id: str, **arguments: Any) -> AbstractAsyncContextManager[Node]:
         """A node on the loopback interface."""
 
+    def proxy(self, front: Any, back: Any, **arguments: Any) -> Awaitable[a3m.ProxyReport]:
+        """The proxy of the loop."""
+
+    def event(self) -> Any:
+        """An event of the loop."""
+
     async def together(self, *functions: AsyncFunction) -> None:
         """Run functions at the same time."""
 
@@ -54,6 +60,12 @@ class Trio:
 
     def open_node(self, id: str, **arguments: Any) -> AbstractAsyncContextManager[Node]:
         return a3m.trio.open_node(id, **{"bind": "127.0.0.1:0", **arguments})
+
+    def proxy(self, front: Any, back: Any, **arguments: Any) -> Awaitable[a3m.ProxyReport]:
+        return a3m.trio.proxy(front, back, **arguments)
+
+    def event(self) -> Any:
+        return trio.Event()
 
     async def together(self, *functions: AsyncFunction) -> None:
         async with trio.open_nursery() as nursery:
@@ -91,6 +103,12 @@ class Asyncio:
 
     def open_node(self, id: str, **arguments: Any) -> AbstractAsyncContextManager[Node]:
         return a3m.asyncio.open_node(id, **{"bind": "127.0.0.1:0", **arguments})
+
+    def proxy(self, front: Any, back: Any, **arguments: Any) -> Awaitable[a3m.ProxyReport]:
+        return a3m.asyncio.proxy(front, back, **arguments)
+
+    def event(self) -> Any:
+        return asyncio.Event()
 
     async def together(self, *functions: AsyncFunction) -> None:
         async with asyncio.TaskGroup() as group:

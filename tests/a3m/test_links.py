@@ -1032,6 +1032,22 @@ def test_restart_ends_a_link_that_nobody_here_asked_for() -> None:
     assert wire.state("a") is State.WAIT_RETRY  # this side asked for it
 
 
+def test_a_link_knows_whether_it_ended_with_the_memory_of_its_peer() -> None:
+    wire = established()
+    lost = wire["a"].manager.links[wire.peer("a")]
+    wire["a"].manager.lose(wire.peer("a"), "its node restarted")
+    assert lost.forgotten
+    again = wire["a"].manager.links[wire.peer("a")]
+    wire["a"].manager.lose(wire.peer("a"), "its node restarted")  # nothing was lost with a link that is being made
+    assert not again.forgotten
+    ended = established()
+    forced = ended["a"].manager.links[ended.peer("a")]
+    ended.call_unlink("b", force=True)
+    ended.drain()
+    assert forced.state is State.ABSENT
+    assert not forced.forgotten
+
+
 # -- in every state -------------------------------------------------------------------------------------------------
 
 CONVERSING = [state for state in State if state not in (State.ABSENT, State.WAIT_RETRY)]

@@ -77,7 +77,7 @@ def in_line(poller: Poller, told: list[str], name: str) -> WaitEntry:
 
     def wake(events: int) -> bool:
         told.append(name)
-        poller._waiters.remove(entry)  # as a thread does that wakes; the poller's lock is held
+        poller._ready._waiters.remove(entry)  # as a thread does that wakes; the poller's lock is held
         return True
 
     entry = WaitEntry(POLLIN | POLLHUP, wake, exclusive=True)

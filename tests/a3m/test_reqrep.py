@@ -9,6 +9,7 @@ import pytest
 
 import a3m
 from tests.a3m.nodes import PATIENCE, Nodes, can_send, eventually, in_background, linked, result, take, waiting
+from tests.a3m.shells import Shell, both, meet
 
 
 def answer(rep: a3m.RepSocket, count: int) -> Future[None]:
@@ -179,6 +180,36 @@ def test_an_answer_lost_with_its_link_is_known(nodes: Nodes) -> None:
     answering = answer(other, 1)
     assert ask(req, b"y") == b"y"
     result(answering)
+
+
+@both
+def test_a_task_is_told_that_the_replier_lost_its_memory(shell: Shell) -> None:
+    async def main() -> None:
+        async with shell.open_node("a") as a:
+            req = a.req("ask", retry=(0.01, 0.05))
+            async with shell.open_node("b") as b:
+                meet(a, b)
+                rep = b.rep("answer")
+                req.link("b/answer")
+                await req.send(b"x")
+                assert await rep.recv() == b"x"
+                b._driver.stop()  # it crashes
+                b.close_now()
+                address = f"127.0.0.1:{b.address[1]}"
+            async with shell.open_node("b", bind=address) as b:
+                rep = b.rep("answer")
+                a.dealer("probe").link("b/answer")  # something is said to the new life
+                with pytest.raises(a3m.DeliveryUnknown) as caught:
+                    await req.recv()
+                assert caught.value.peer == rep.id
+                await req.send(b"y")
+                assert await rep.recv() == b"y"
+                rep.close_now()
+                with pytest.raises(a3m.LinkClosed) as caught_again:
+                    await req.recv()
+                assert type(caught_again.value) is a3m.LinkClosed
+
+    shell.run(main)
 
 
 def test_an_answer_sent_before_the_link_ended_arrives(nodes: Nodes) -> None:

@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from a3m.core import Core
-from a3m.errors import LinkClosed
+from a3m.errors import DeliveryUnknown, LinkClosed
 from a3m.events import Event
 from a3m.patterns import PullSocket, PushSocket, RepSocket, ReqSocket
 from a3m.simulation import Step, Topology
@@ -192,6 +192,29 @@ def test_a_sender_without_credit_finds_out_that_its_receiver_restarted() -> None
 
 
 def test_a_question_to_a_server_that_restarts_is_not_waited_for_for_ever() -> None:
+    net, req = request_and_reply()
+    net.act("client", lambda: req.try_send(b"question"))
+    net.run(net.now + 1)
+    net.restart("server")
+    net.run(net.now + 600)
+    with pytest.raises(DeliveryUnknown, match="its node restarted"):
+        req.try_receive()
+
+
+def test_a_question_that_never_left_is_known_not_to_have_arrived() -> None:
+    net, req = request_and_reply()
+
+    def ask_too_late() -> None:
+        req.try_send(b"question")
+        req.peer_restarted("server", net.cores["server"].life)
+
+    net.act("client", ask_too_late)
+    with pytest.raises(LinkClosed, match="its node restarted; 1 messages were not sent; the request was not") as caught:
+        req.try_receive()
+    assert type(caught.value) is LinkClosed
+
+
+def request_and_reply() -> tuple[Topology, ReqSocket]:
     net = Topology(seed=1)
     asked: list[ReqSocket] = []
 
@@ -207,12 +230,7 @@ def test_a_question_to_a_server_that_restarts_is_not_waited_for_for_ever() -> No
     net.start("server", server)
     net.start("client", client)
     net.run(net.now + 5)
-    net.act("client", lambda: asked[0].try_send(b"question"))
-    net.run(net.now + 1)
-    net.restart("server")
-    net.run(net.now + 600)
-    with pytest.raises(LinkClosed, match="its node restarted"):
-        asked[0].try_receive()
+    return net, asked[0]
 
 
 def test_a_link_that_is_being_made_with_a_node_that_restarts_is_made() -> None:
