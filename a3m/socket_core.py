@@ -361,7 +361,7 @@ class SocketCore:
                 if life != link.metadata.life:  # and this is all that we shall ever hear about it
                     self.manager.lose(sender, "its node restarted")
                     return
-                if message.type == messages.ERROR:
+                if message.type == messages.ERROR and link.state in LIVE:
                     return  # the conversation ended there in this life, and what ended it is on the way
         match message.type:
             case messages.DATA:

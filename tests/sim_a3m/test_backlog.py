@@ -377,6 +377,25 @@ def test_whoever_missed_an_answer_asks_again_and_gets_its_link(monkeypatch: pyte
     assert len(pull.links) == len(push.links) == 1
 
 
+def test_whoever_missed_that_its_reply_came_too_late_waits_no_longer(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(a3m.outbox, "MOST_ANSWERS", 10)
+    bench = Bench()
+    pull, push = PullSocket(bench.here, "s"), PushSocket(bench.there, "s")
+    ask(bench, 1)
+    bench.net.cut("there", "here")
+    bench.do(pull.link, "there/s")
+    bench.do(end, pull, "there/s")
+    bench.pass_time(1.0)
+    assert push.pending  # it has said yes, to nobody
+    bench.net.heal()
+    bench.net.cut("here", "there")
+    # What it said is repeated only later than what it says now.
+    provoke(bench, 100)
+    bench.pass_time(1.0)
+    bench.unblock()
+    assert not push.pending
+
+
 # -- patterns --------------------------------------------------------------------------------------------------------
 
 
