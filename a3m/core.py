@@ -4,7 +4,7 @@
 network all drive it in the same way. Whoever calls anything here, or on a socket, holds :attr:`Core.lock`.
 
 What sockets have to say waits here, per destination, until the transport has room: messages of the link protocol first,
-then runs of data. Both are bounded, the first by the number of links, the second by credits.
+then credits and control messages, then runs of data. All are bounded: see :mod:`a3m.outbox`, and credits.
 """
 
 from __future__ import annotations
@@ -27,6 +27,7 @@ from a3m.flow import Outgoing
 from a3m.ids import RESERVED, SocketId, check_node, check_tag
 from a3m.link import Link
 from a3m.messages import DATA, ERROR, FLOW, Malformed, Message, Reply
+from a3m.outbox import Outbox
 from a3m.payload import OVERHEAD, size_of
 from a3m.stats import NodeStats
 from exon.addresses import Address
@@ -35,7 +36,7 @@ from exon.log import log
 from exon.protocol import Node as Transport
 
 if TYPE_CHECKING:
-    from a3m.socket import Socket
+    from a3m.lanes import Lanes
     from a3m.socket_core import SocketCore
 
 _RUN_BYTES = 60_000  # a run is about one large datagram; a larger message is a run of its own
@@ -73,7 +74,7 @@ class Core:
         self.lock = Lock()
         self.work: Callable[[], None] = lambda: None  # tells the driver that something wants to leave
         self.driver: Driver | None = None  # lets threads that wait drive the node
-        self.lanes: dict[Socket, None] = {}  # sockets that may hold messages which were accepted without the lock
+        self.lanes: dict[Lanes, None] = {}  # sockets that may hold messages which were accepted without the lock
         self._pack: Callable[[Any], bytes] = msgpack.Packer().pack
         self.unsent = 0  # messages accepted since the transport was last given what there was
         self.sockets: dict[str, SocketCore] = {}
@@ -89,7 +90,8 @@ class Core:
         self._lookups: deque[exon.events.LookupWanted] = deque()
         # The transport may deliver to this life what was sent to the one before: they must have no number in common.
         self._incarnations = count(1 + transport.epoch % 2**62)
-        self._outbox: dict[str, deque[bytes]] = {}
+        self._outbox: dict[str, Outbox] = {}
+        self._speakers: dict[Link, SocketCore] = {}  # have more to say as soon as the outbox is empty
         self._dirty: dict[Link, SocketCore] = {}
         self._retries: list[tuple[float, int, SocketCore, Link]] = []
         self._retry_order = count()
@@ -133,7 +135,41 @@ class Core:
         data = messages.encode(Message(type_, peer.tag, sender.tag, mine, yours, body))
         if self._round_at is None:
             self._round_at = self.time() + _ROUND
-        self._outbox.setdefault(peer.node, deque()).append(data)
+        self._outbox.setdefault(peer.node, Outbox()).add(type_, mine, data)
+
+    def answer(
+        self, sender: SocketId, peer: SocketId, type_: int, mine: int, yours: int, body: tuple[Any, ...]
+    ) -> None:
+        """Answer somebody we have no conversation with, unless it has not taken thousands of answers before.
+
+        Whoever misses the answer asks again (:meth:`_ask_the_silent`), and gets one when it takes them.
+        """
+        if self.full(peer.node):
+            self.dropped["answer not taken"] += 1
+        else:
+            self.post(sender, peer, type_, mine, yours, body)
+
+    def full(self, node: str) -> bool:
+        """Whether a node makes us say more than it takes."""
+        return node in self._outbox and self._outbox[node].full
+
+    def retract_link(self, link: Link) -> None:
+        """Nobody wants a link any more: LINK need not leave if it has not yet."""
+        if link.peer.node in self._outbox:
+            self._outbox[link.peer.node].retract_link(link.mine)
+
+    def control_waits(self, socket: SocketCore, link: Link) -> None:
+        """A link has something to say that is not data; it is asked for it when there is room."""
+        self._speakers[link] = socket
+
+    def link_gone(self, link: Link) -> None:
+        """A link has nothing more to say."""
+        self._speakers.pop(link, None)
+
+    @property
+    def backlog(self) -> int:
+        """How many messages that are not data wait for the transport to take them."""
+        return sum(map(len, self._outbox.values())) + sum(link.unsaid for link in self._speakers)
 
     def data_waits(self, socket: SocketCore, link: Link, count: int = 1) -> None:
         """A link has messages to send."""
@@ -166,13 +202,15 @@ class Core:
     @property
     def wants_to_send(self) -> bool:
         """Whether :meth:`datagrams` may have something."""
-        return bool(self._outbox or self._dirty or self.transport.wants_to_send)
+        return bool(self._outbox or self._speakers or self._dirty or self.transport.wants_to_send)
 
     @property
     def busy(self) -> bool:
         """Whether something is on the way already to somebody there is more for."""
         pending = self.transport.pending
-        return any(pending(peer) for peer in self._outbox) or any(pending(link.peer.node) for link in self._dirty)
+        return any(pending(peer) for peer in self._outbox) or any(
+            pending(link.peer.node) for links in (self._speakers, self._dirty) for link in links
+        )
 
     # -- the verbs ---------------------------------------------------------------------------------------------------
 
@@ -287,13 +325,10 @@ class Core:
         """Give the transport as much as it takes."""
         for socket in self.lanes:
             socket.settle()
-        send = self.transport.send
         for peer in list(self._outbox):
-            queue = self._outbox[peer]
-            while queue and (self.transport.closing or send(peer, queue[0], now)):
-                queue.popleft()
-            if not queue:
-                del self._outbox[peer]
+            self._empty_outbox(peer, now)
+        for link in list(self._speakers):
+            self._let_speak(link, now)
         for link in list(self._dirty):
             if self._send_runs(self._dirty[link], link, now):
                 del self._dirty[link]
@@ -301,8 +336,25 @@ class Core:
         for socket in list(self.lanes):
             if not socket.open_lane():
                 del self.lanes[socket]
-        if self._finishing and not self._outbox and not self._dirty and not self.transport.closing:
+        if self._finishing and not self.transport.closing and not (self._outbox or self._speakers or self._dirty):
             self.transport.close()
+
+    def _empty_outbox(self, peer: str, now: float) -> None:
+        box = self._outbox[peer]
+        while box and (self.transport.closing or self.transport.send(peer, box.first, now)):
+            box.remove_first()
+        if not box:
+            del self._outbox[peer]
+
+    def _let_speak(self, link: Link, now: float) -> None:
+        """Ask a link for what it has to say besides data, again and again while that is taken at once."""
+        node = link.peer.node
+        said = True
+        while said and node not in self._outbox and link in self._speakers:
+            self._speakers.pop(link).say_waiting(link)
+            said = node in self._outbox
+            if said:
+                self._empty_outbox(node, now)
 
     def _send_runs(self, socket: SocketCore, link: Link, now: float) -> bool:
         """Send what a link has, in runs; False when the transport is full."""
@@ -343,7 +395,7 @@ class Core:
                 if not link.mine:
                     continue
                 self._round_at = now + _ROUND
-                if not self.transport.pending(link.peer.node):
+                if link.peer.node not in self._outbox and not self.transport.pending(link.peer.node):
                     link.silent += 1
                     if not link.silent & (link.silent - 1) or not link.silent % _RARELY:
                         self.post(socket.id, link.peer, FLOW, link.mine, 0, ())
@@ -369,7 +421,7 @@ class Core:
                 socket.on_arrival(sender, message)
             elif _needs_answer(message):
                 self.dropped["no such socket"] += 1
-                self.post(SocketId(self.id, message.to), sender, ERROR, 0, message.mine, ())
+                self.answer(SocketId(self.id, message.to), sender, ERROR, 0, message.mine, ())
         except Malformed:
             self.dropped["malformed message"] += 1
         except Exception:  # a pattern's fault must not cost the messages behind this one
@@ -381,7 +433,7 @@ class Core:
         socket = self.sockets.get(message.to)
         link = socket.manager.links.get(sender) if socket is not None else None
         if link is None or link.theirs != message.mine:
-            self.post(SocketId(self.id, message.to), sender, ERROR, 0, message.mine, (self.life,))
+            self.answer(SocketId(self.id, message.to), sender, ERROR, 0, message.mine, (self.life,))
 
     def _on_transport_event(self, event: exon.events.Event) -> None:
         match event:

@@ -6,7 +6,7 @@ Taking a lock costs more than everything else that a message needs on its way, s
   so that whoever hears of its arrival empties the lane, and as long as the credits of the links last. The message that
   finds the lane full, or the path idle, takes the lock and all others with it.
 * ``recv()`` takes a message out of a *batch* that some thread has borrowed from the links, with the lock. Whoever takes
-  the last one gives their credits back. So at any moment no more than the capacity is here, in links and batch together.
+  the last one gives their credits back. So no more than the capacity is ever here, in links and batch together.
 
 What makes it safe is that lists and deques of CPython change in one step. Two threads may find the same room at the
 same time, and then the lane has a message more than there are credits: it waits there for the next one. The lane is

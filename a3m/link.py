@@ -60,6 +60,9 @@ class Link:
     unknown: int = 0  # once it has ended: messages that left, and nobody knows whether they arrived
     outgoing: Outgoing | None = None  # while established or unlinking
     incoming: Incoming | None = None
+    credits_due: int | None = None  # to give to the peer, or take from it, once there is room to say so
+    control_queue: list[tuple[int, tuple[Any, ...]]] = Factory(list)  # control messages that wait for room
+    wants_control: bool = False  # its pattern wants to be told of room
     control_sent: int = 0
     control_next: int = 0
     control_early: dict[int, Message] = Factory(dict)  # control messages that overtook others
@@ -73,6 +76,11 @@ class Link:
     def can_send(self) -> bool:
         """Whether a message may be sent now."""
         return self.state is State.ESTABLISHED and self.outgoing is not None and self.outgoing.credits > 0
+
+    @property
+    def unsaid(self) -> int:
+        """Messages besides data that wait for room."""
+        return len(self.control_queue) + (self.credits_due is not None)
 
     def info(self) -> LinkInfo:
         """What the application sees."""

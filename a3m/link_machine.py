@@ -73,6 +73,7 @@ class Action(Enum):
     """What is done about it."""
 
     SEND_LINK = "send LINK"
+    RETRACT_LINK = "take LINK back if it has not left"
     SEND_YES = "send LINKREPLY: yes"
     SEND_NO = "send LINKREPLY: no"
     SEND_CANCELED = "send LINKREPLY: CANCELED"
@@ -98,6 +99,7 @@ def _build() -> dict[State, dict[Input, Step]]:
     again = Step(s.WAIT_RETRY, (a.SCHEDULE,))
     gone = Step(s.ABSENT, (a.CLOSE,))
     again_or_gone = Step(s.WAIT_RETRY, (a.SCHEDULE,), passive=gone)
+    unasked = Step(s.ABSENT, (a.RETRACT_LINK, a.CLOSE))
     refused = Step(s.ABSENT, (a.REFUSE,))
     canceled = Step(s.ABSENT, (a.SEND_CANCELED, a.CLOSE))
     forced = Step(s.ABSENT, (a.SEND_FORCED, a.CLOSE))
@@ -126,7 +128,7 @@ def _build() -> dict[State, dict[Input, Step]]:
         s.WAIT_BOTH: {
             **decided,
             i.CALL_UNLINK: Step(s.CANCELLING_BOTH),
-            i.CALL_FORCE: gone,
+            i.CALL_FORCE: unasked,
             i.REQUEST_YES: Step(s.WAIT_REPLY, (a.SEND_YES,)),
             i.REQUEST_LATER: Step(s.WAIT_RETRY, (a.SEND_NO, a.SCHEDULE)),
             i.REQUEST_NEVER: Step(s.ABSENT, (a.SEND_NO, a.REFUSE)),
@@ -166,7 +168,7 @@ def _build() -> dict[State, dict[Input, Step]]:
         },
         s.CANCELLING_BOTH: {
             **decided_against,
-            i.CALL_FORCE: gone,
+            i.CALL_FORCE: unasked,
             i.REQUEST_YES: canceled,
             i.REQUEST_LATER: canceled,
             i.REQUEST_NEVER: canceled,

@@ -44,6 +44,12 @@ class Port(Protocol):
     def post(self, peer: SocketId, type_: int, mine: int, yours: int, body: tuple[Any, ...]) -> None:
         """Send a message."""
 
+    def post_answer(self, peer: SocketId, type_: int, mine: int, yours: int, body: tuple[Any, ...]) -> None:
+        """Send a message to somebody who is in no conversation with us; it may be dropped if the peer takes none."""
+
+    def retract_link(self, link: Link) -> None:
+        """Do not send LINK any more, if it has not left yet."""
+
     def schedule(self, link: Link) -> None:
         """Call :meth:`LinkManager.retry` some time later."""
 
@@ -126,7 +132,7 @@ class LinkManager:
         if link is not None and link.mine and link.metadata is not None and link.metadata.life != metadata.life:
             # Either its node has lost its memory, and the old link with it; or this is a late word of a former life.
             # Lives have no order, so ask: if the peer does not know our conversation, it says so, and in which life.
-            self._port.post(sender, messages.FLOW, link.mine, 0, ())
+            self._port.post_answer(sender, messages.FLOW, link.mine, 0, ())
         if link is None:
             link = Link(sender)
         if link.state in _IDLE or link.state in _BEFORE_METADATA:
@@ -263,6 +269,8 @@ class LinkManager:
                 link.mine, link.theirs, link.metadata = port.next_incarnation(), 0, None
                 link.asked, link.told, link.replied = True, True, False
                 port.post(link.peer, messages.LINK, link.mine, 0, port.about_us(link))
+            case Action.RETRACT_LINK:
+                port.retract_link(link)
             case Action.SEND_YES:
                 if before in _IDLE:
                     link.mine = port.next_incarnation()
@@ -315,11 +323,12 @@ class LinkManager:
     def _decline(self, link: Link, mine: int, theirs: int, code: Reply) -> None:
         """Say no, with ``mine`` 0 if there is no conversation. Always with metadata: we do not wait for questions."""
         about = self._port.about_us(Link(link.peer, custom=link.custom))  # what this link was promised stays as it is
-        self._port.post(link.peer, messages.LINKREPLY, mine, theirs, (int(code), *about))
+        send = self._port.post if mine else self._port.post_answer
+        send(link.peer, messages.LINKREPLY, mine, theirs, (int(code), *about))
 
     def _end(self, peer: SocketId, message: Message) -> None:
         """Tell somebody that the conversation it goes on with is over."""
-        self._port.post(peer, messages.UNLINK, message.yours, message.mine, (0, True))
+        self._port.post_answer(peer, messages.UNLINK, message.yours, message.mine, (0, True))
 
 
 def _request(ours: Reply) -> Input:

@@ -36,6 +36,7 @@ from exon.log import log
 WOULD_BLOCK: Any = type("WOULD_BLOCK", (), {"__repr__": lambda _: "WOULD_BLOCK"})()
 """What a method answers that cannot do it now, and never waits."""
 
+MOST_CONTROL = 1024  # control messages of one link that may wait for the transport to have room
 _MOST_EARLY = 65536  # control messages of one link that may overtake others; no transport has more on the way
 _UNUSED = (
     State.WAIT_BOTH,
@@ -186,13 +187,30 @@ class SocketCore:
         if credits and link.state is State.ESTABLISHED:
             self.give_credits(link, credits)
 
-    def send_control(self, link: Link, type_: int, body: tuple[Any, ...]) -> None:
+    def send_control(self, link: Link, type_: int, body: tuple[Any, ...]) -> Any:
         """Send a control message of the pattern, of a type from :data:`a3m.messages.FIRST_CONTROL` on.
 
-        Control messages of one link arrive in order, independently of data, and need no credit.
+        Control messages of one link arrive in order, independently of data, and need no credit. While 1024 of them wait
+        for the transport to have room, the answer is :data:`WOULD_BLOCK` and nothing was sent; :meth:`on_control_room`
+        is called when they have left.
         """
-        self.post(link.peer, type_, link.mine, link.theirs, (link.control_sent, *body))
-        link.control_sent += 1
+        if len(link.control_queue) >= MOST_CONTROL:
+            link.wants_control = True
+            return WOULD_BLOCK
+        link.control_queue.append((type_, body))
+        self.core.control_waits(self, link)
+        return None
+
+    def want_control(self, link: Link) -> None:
+        """Have :meth:`on_control_room` called as soon as no control message of this link waits, which may be at once.
+
+        For what changes faster than a peer may take it: remember the changes, and say then how things stand.
+        """
+        link.wants_control = True
+        self.core.control_waits(self, link)
+
+    def on_control_room(self, link: Link) -> None:
+        """The control messages of a link have left, after :meth:`want_control` or one that could not be sent."""
 
     def on_message(self, link: Link, items: list[Item]) -> None:
         """Messages came and are in the link's queue. By default they wait there for :meth:`try_receive`."""
@@ -399,7 +417,7 @@ class SocketCore:
                 if life != link.metadata.life:  # and this is all that we shall ever hear about it
                     self.manager.lose(sender, "its node restarted")
                     return
-                if message.type == messages.ERROR:
+                if message.type == messages.ERROR and link.state in LIVE:
                     return  # the conversation ended there in this life, and what ended it is on the way
         match message.type:
             case messages.DATA:
@@ -485,16 +503,49 @@ class SocketCore:
 
     def give_credits(self, link: Link, credits: int) -> None:
         """Let the peer send more, or with a negative number less."""
-        assert link.incoming is not None
-        self.post(link.peer, messages.FLOW, link.mine, link.theirs, (credits, link.incoming.done))
+        link.credits_due = (link.credits_due or 0) + credits
+        self.core.control_waits(self, link)
+
+    def say_waiting(self, link: Link) -> None:
+        """There is room for what a link has to say besides data."""
+        self._say_all(link)
+        if link.wants_control and link.established:
+            link.wants_control = False
+            self._ask_pattern(self.on_control_room, link)
+            self._say_all(link)
+
+    def _say_all(self, link: Link) -> None:
+        if link.credits_due is not None:
+            assert link.incoming is not None
+            body = (link.credits_due, link.incoming.done)
+            link.credits_due = None
+            self.post(link.peer, messages.FLOW, link.mine, link.theirs, body)
+        queue, link.control_queue = link.control_queue, []
+        for type_, body in queue:
+            self.post(link.peer, type_, link.mine, link.theirs, (link.control_sent, *body))
+            link.control_sent += 1
 
     # ==== what the link manager needs (Port) ========================================================================
 
     def post(self, peer: SocketId, type_: int, mine: int, yours: int, body: tuple[Any, ...]) -> None:
         """Send a message that is not data."""
-        if type_ == messages.UNLINK and body[1]:
-            body = (self.core.life, True)  # so that a restart is not mistaken for the wish to end it
-        self.core.post(self.id, peer, type_, mine, yours, body)
+        if type_ == messages.UNLINK:
+            link = self._links.get(peer)
+            if link is not None and link.mine == mine:
+                self._say_all(link)  # it may be the last that the peer hears of it
+        self.core.post(self.id, peer, type_, mine, yours, self._naming_life(type_, body))
+
+    def post_answer(self, peer: SocketId, type_: int, mine: int, yours: int, body: tuple[Any, ...]) -> None:
+        """Answer somebody who is in no conversation with us, as long as it takes answers."""
+        self.core.answer(self.id, peer, type_, mine, yours, self._naming_life(type_, body))
+
+    def _naming_life(self, type_: int, body: tuple[Any, ...]) -> tuple[Any, ...]:
+        """A forced UNLINK names our life, so that a restart is not mistaken for the wish to end it."""
+        return (self.core.life, True) if type_ == messages.UNLINK and body[1] else body
+
+    def retract_link(self, link: Link) -> None:
+        """Do not send LINK any more, if it has not left yet."""
+        self.core.retract_link(link)
 
     def next_incarnation(self) -> int:
         """A fresh name for our end of a conversation."""
@@ -518,6 +569,8 @@ class SocketCore:
             return Reply.INCOMING_NOT_ALLOWED  # a check that fails lets nobody in
         if code.fatal:
             return code
+        if self.core.full(peer.node):
+            return Reply.TMP_NAVAIL  # it asks for more than it listens to
         unread = sum(len(link.incoming.queue) for link in self._unread if link.incoming is not None)
         if unread >= max(1, self.options.capacity):
             return Reply.TMP_NAVAIL  # or linking again and again would fill the memory with what nobody reads
@@ -547,6 +600,7 @@ class SocketCore:
 
     def link_down(self, link: Link, reason: str) -> None:
         """A link is gone."""
+        self.core.link_gone(link)
         if self._links.get(link.peer) is link:
             del self._links[link.peer]
             reason = self._account_for(link, reason)

@@ -141,16 +141,15 @@ class Arrivals:
                 peer.outbound.challenged(now)
         tokens = acks = False
         for frame in frames:
-            kind = type(frame)
-            if kind is TokenFrame:
+            if isinstance(frame, TokenFrame):
                 tokens = True
                 self._on_token(header, frame, source, now)
-            elif kind is Ack:
+            elif isinstance(frame, Ack):
                 acks = True
                 self._on_ack(header, frame, newest, now)
-            elif kind is Slots:
+            elif isinstance(frame, Slots):
                 self._on_slots(header, frame, newest, source, bool(flags & CLOSING), now)
-            elif kind is ReqSlots:
+            elif isinstance(frame, ReqSlots):
                 self._on_reqslots(header, frame, source, now)
             else:
                 self._on_rare(header, frame, source, now)

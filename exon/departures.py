@@ -44,7 +44,7 @@ class Departures:
 
     def _answers(self, peer: Peer, inbound: Inbound, now: float) -> list[bytes]:
         """What is due to one life of a peer: replies, acknowledgements, a probe."""
-        frames = []
+        frames: list[bytes] = []
         if inbound.replies:
             frames += map(encode_frame, inbound.replies)
             inbound.replies.clear()

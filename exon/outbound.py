@@ -250,9 +250,9 @@ class Outbound:
         if record is None:
             return None
         envelopes = record.sck - record.env
-        if envelopes >= self._ample and self._queued_bytes < envelopes * _SMALL and not (self._cut or self._announce):
-            if not record.closing:
-                return None
+        ample = envelopes >= self._ample and self._queued_bytes < envelopes * _SMALL
+        if ample and not (self._cut or self._announce or record.closing):
+            return None
         if self._asked_at is not None and now < self._asked_at + self.recovery.patience(self._tries):
             return None
         if record.closing:

@@ -128,7 +128,8 @@ def encode_token(s: int, r: int, payload: bytes) -> bytes:
 
 def encode(header: Header, frames: Iterable[bytes], flags: int = 0, size: int = 0) -> bytes:
     """A datagram of encoded frames, filled up with zeros to ``size`` bytes if that is more."""
-    return seal(constant_part(header), header[_CONSTANT_FIELDS:], list(frames), flags, size)
+    times = header.time, header.echo, header.delay
+    return seal(constant_part(header), times, list(frames), flags, size)
 
 
 def constant_part(header: Header) -> bytes:

@@ -8,8 +8,10 @@ A publisher without a matching subscriber sends nothing and says so (0). A subsc
 what was published before is not sent. XPUB receives the subscriptions that change what it needs, XSUB sends them on:
 a proxy of the two forwards what somebody behind it wants, and nothing else.
 
-Both are bounded. A subscriber may have 100,000 prefixes of 16 MiB in all; a link that brings more is ended by force and
-counted. News of a prefix that nobody received yet are taken back when the prefix is what it was before.
+All of it is bounded. A subscriber may have 100,000 prefixes of 16 MiB in all; a link that brings more is ended by force
+and counted. News of a prefix that nobody received yet are taken back when the prefix is what it was before. Likewise at
+the subscriber: while a publisher does not take what it is told, changes are gathered, and those that undo each other
+are forgotten. It is told the difference in the end, so it may never hear of a subscription that was short.
 """
 
 from __future__ import annotations
@@ -39,6 +41,7 @@ MOST_PREFIXES = 100_000  # of one subscriber
 MOST_PREFIX_BYTES = 16 * 1024 * 1024  # of one subscriber, all together
 _MOST_TOPIC = 64 * 1024
 _BATCH_BYTES = 32 * 1024  # prefixes that travel in one message; a longer one travels alone
+_PREFIX = 5  # bytes that a prefix takes in a message besides its own, at the most
 
 
 class Published(NamedTuple):
@@ -104,6 +107,48 @@ class _Extent:
     @property
     def too_large(self) -> bool:
         return self.prefixes > MOST_PREFIXES or self.size > MOST_PREFIX_BYTES
+
+
+@define
+class _Untold:
+    """What one publisher does not know yet: whether each of these prefixes is wanted, the oldest change first."""
+
+    changes: dict[bytes, bool]
+    told: _Extent  # what it knows
+
+    def note(self, prefix: bytes, add: bool) -> None:
+        # Changes of a prefix alternate, so one that is still here is undone by this one.
+        if self.changes.pop(prefix, None) is None:
+            self.changes[prefix] = add
+
+    def take(self, most: int) -> tuple[bool, list[bytes]]:
+        """Changes of one kind, of about ``most`` bytes, at least one of them."""
+        add, batch = self._first(most)
+        if add and self._after(add, batch).too_large:
+            # An addition that was made room for by a removal that is undone, or the other way round.
+            self.changes = dict(sorted(self.changes.items(), key=lambda change: change[1]))
+            add, batch = self._first(most)
+        self.told = self._after(add, batch)
+        for prefix in batch:
+            del self.changes[prefix]
+        return add, batch
+
+    def _first(self, most: int) -> tuple[bool, list[bytes]]:
+        kind = next(iter(self.changes.values()))
+        batch: list[bytes] = []
+        size = 0
+        for prefix, add in self.changes.items():
+            if batch and (add != kind or size + len(prefix) > most):
+                break
+            batch.append(prefix)
+            size += len(prefix) + _PREFIX
+        return kind, batch
+
+    def _after(self, add: bool, batch: Iterable[bytes]) -> _Extent:
+        extent = attrs.evolve(self.told)
+        for prefix in batch:
+            extent.change(prefix, add)
+        return extent
 
 
 class _News(NamedTuple):
@@ -267,6 +312,7 @@ class XSubSocket(Socket):
         super().__init__(*args, **options)
         self._wanted: dict[bytes, None] = {}  # a set that keeps its order
         self._extent = _Extent()
+        self._untold: dict[Link, _Untold] = {}
 
     def send(self, subscription: Subscription, *, timeout: float | None = None, require_link: bool = False) -> None:  # type: ignore[override]  # noqa: ARG002
         """Subscribe or unsubscribe, at every publisher, present and future. Never waits."""
@@ -295,22 +341,19 @@ class XSubSocket(Socket):
                 else:
                     del self._wanted[prefix]
             if changed:
-                for link in self.established:
-                    self._announce(link, changed, add)
+                for link, untold in self._untold.items():
+                    for prefix in changed:
+                        untold.note(prefix, add)
+                    self.want_control(link)
                 self.core.work()
 
-    def _announce(self, link: Link, prefixes: Iterable[bytes], add: bool) -> None:
-        most = min(_BATCH_BYTES, self.core.transport.options.max_message - OVERHEAD)
-        batch: list[bytes] = []
-        size = 0
-        for prefix in prefixes:
-            if batch and size + len(prefix) > most:
-                self.send_control(link, SUBSCRIBE, (add, batch))
-                batch, size = [], 0
-            batch.append(prefix)
-            size += len(prefix) + 5
-        if batch:
-            self.send_control(link, SUBSCRIBE, (add, batch))
+    def on_control_room(self, link: Link) -> None:
+        """A publisher has taken what it was told before: tell it what has changed since, a message at a time."""
+        untold = self._untold[link]
+        if untold.changes:
+            most = min(_BATCH_BYTES, self.core.transport.options.max_message - OVERHEAD)
+            self.send_control(link, SUBSCRIBE, untold.take(most))
+            self.want_control(link)
 
     def why_not(self, events: int) -> str | None:
         """It wants nothing."""
@@ -318,7 +361,12 @@ class XSubSocket(Socket):
 
     def on_link(self, link: Link) -> None:
         """A new publisher is told everything."""
-        self._announce(link, self._wanted, True)
+        self._untold[link] = _Untold(dict.fromkeys(self._wanted, True), _Extent())
+        self.want_control(link)
+
+    def on_unlink(self, link: Link, reason: str) -> None:  # noqa: ARG002
+        """It need not be told anything."""
+        self._untold.pop(link, None)
 
     def present(self, link: Link, item: Item) -> Published:  # noqa: ARG002
         """The message with its topic."""
