@@ -26,7 +26,7 @@ from a3m.link import Link
 from a3m.socket_core import WOULD_BLOCK, SocketCore
 from a3m.stats import SocketStats
 
-FULL = 256  # messages in the lane that are worth a datagram
+FULL = 512  # messages in the lane that are worth a datagram
 SMALL = 4096  # bytes; larger messages take the lock, so a lane is never large
 
 
@@ -142,6 +142,15 @@ class Lanes(SocketCore):
         """Give back the credits of what was taken out of the batch."""
         self._repay(len(self._borrowed) - len(self._batch))
 
+    def go_on(self) -> bool:
+        """The batch is empty: repay it and borrow the next one; whether the senders should be told now.
+
+        They should when there is nothing left here, or soon there will be nothing on the way. Otherwise it can wait
+        until there is more to tell.
+        """
+        self.repay()
+        return not self._borrow() or any(map(_owes_much, self._lenders))
+
     def _repay(self, taken: int) -> None:
         if not taken:
             return
@@ -177,3 +186,9 @@ class Lanes(SocketCore):
     def can_receive_now(self) -> bool:
         """Whether a message is here."""
         return bool(self._batch) or super().can_receive_now()
+
+
+def _owes_much(link: Link) -> bool:
+    """Whether half of a link's credits wait to be given to its peer."""
+    assert link.incoming is not None
+    return (link.credits_due or 0) * 2 >= link.incoming.capacity

@@ -91,12 +91,22 @@ def encode(message: Message) -> bytes:
 
 def decode(data: bytes) -> Message:
     """The message in ``data``, or :class:`Malformed`. The body is checked by whoever reads it."""
+    return check(unpack(data))
+
+
+def unpack(data: bytes) -> list[Any]:
+    """The fields of a message, of which nothing but the number is certain."""
     try:
         fields = msgpack.unpackb(data, use_list=True, strict_map_key=False)
     except _READ_ERRORS:
         raise Malformed from None
     if type(fields) is not list or len(fields) < 5:
         raise Malformed
+    return fields
+
+
+def check(fields: list[Any]) -> Message:
+    """The message with these fields, or :class:`Malformed`."""
     type_, to, sender, mine, yours = fields[:5]
     if type(to) is not str or type(sender) is not str or not to or not sender:
         raise Malformed

@@ -178,7 +178,7 @@ class Node:
         The rest leaves as soon as somebody hears of the arrival of what is on the way.
         """
         core = self._core
-        if core.wants_to_send:
+        if core.has_news:
             busy = core.busy
             if not busy or core.unsent >= FULL:
                 self._engine.run_now(read=busy)

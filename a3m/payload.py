@@ -8,12 +8,14 @@ no byte of the payload is ever taken for an address.
 from __future__ import annotations
 
 from collections.abc import Sequence
+from operator import countOf
 from typing import Any
 
 import msgpack
 
 from a3m.errors import BadPayload, MessageTooLarge
 from a3m.flow import Item
+from a3m.messages import Malformed
 
 Part = bytes | bytearray | memoryview
 Payload = Part | Sequence[Part]
@@ -103,6 +105,14 @@ def split(item: Item) -> tuple[tuple[str, ...], Item]:
 def from_body(body: Item) -> bytes | tuple[bytes, ...]:
     """What the application gets: bytes, or a tuple of parts."""
     return body if type(body) is bytes else tuple(body)
+
+
+def check_run(first: Any, run: Any) -> None:
+    """Raise :class:`Malformed` unless this, which came over the network, is a number and messages."""
+    if type(first) is not int or type(run) is not list:
+        raise Malformed
+    if countOf(map(type, run), bytes) != len(run) and not all(map(is_item, run)):
+        raise Malformed
 
 
 def is_item(item: Any) -> bool:

@@ -75,8 +75,8 @@ class Socket(Lanes):
 
     def _finish_batch(self) -> None:
         with self.core.lock:
-            self.repay()
-            self.core.work()
+            if not self._batch and self.go_on():
+                self.core.work()
 
     def recv_parts(self, *, timeout: float | None = None, require_link: bool = False) -> list[bytes]:
         """Receive the next message as a list of its parts, however many they are."""

@@ -28,7 +28,7 @@ from a3m.link_machine import State
 from a3m.link_manager import BY_US, LIVE, LinkManager
 from a3m.messages import Malformed, Message, Metadata, Reply
 from a3m.options import SocketOptions
-from a3m.payload import Payload, from_body, is_item, split, to_item
+from a3m.payload import Payload, check_run, from_body, split, to_item
 from a3m.stats import SocketStats
 from a3m.waitqueue import EVENTS, POLLERR, POLLHUP, POLLIN, POLLLINK, POLLOUT, WaitEntry, WaitQueue
 from exon.log import log
@@ -408,7 +408,8 @@ class SocketCore:
 
     def on_arrival(self, sender: SocketId, message: Message) -> None:
         """A message for this socket came."""
-        self.settle()
+        if message.type != messages.DATA:
+            self.settle()
         link = self.manager.links.get(sender)
         if link is not None:
             link.silent = 0
@@ -437,32 +438,50 @@ class SocketCore:
                 self._on_control(sender, message)
 
     def _on_data(self, sender: SocketId, message: Message) -> None:
-        body = message.body
-        if len(body) != 2 or type(body[0]) is not int or type(body[1]) is not list or not all(map(is_item, body[1])):
+        if len(message.body) != 2:
             raise Malformed
+        check_run(*message.body)
         link = self.manager.on_traffic(sender, message)
-        if link is None:
-            return
+        if link is not None:
+            self._accept(link, *message.body)
+            self.manager.check_done(link)
+
+    def on_run(self, link: Link, first: Any, run: Any) -> None:
+        """A run of messages came over an established link."""
+        check_run(first, run)
+        self._accept(link, first, run)
+
+    def _accept(self, link: Link, first: int, run: list[Item]) -> None:
         assert link.incoming is not None
-        before = len(link.incoming.queue)
-        if not link.incoming.accept(*body):
+        queue = link.incoming.queue
+        before = len(queue)
+        if not link.incoming.accept(first, run):
             self.core.dropped["message without credit"] += 1
-            self.manager.unlink(sender, force=True)
+            self.manager.unlink(link.peer, force=True)
             return
-        fresh = len(link.incoming.queue) - before
+        fresh = len(queue) - before
         if fresh:
-            self.on_message(link, list(body[1]) if fresh == len(body[1]) else [*link.incoming.queue][-fresh:])
-        self.manager.check_done(link)
+            self.on_message(link, run if fresh == len(run) else [*queue][-fresh:])
 
     def _on_flow(self, sender: SocketId, message: Message) -> None:
         if len(message.body) != 2 or not all(type(number) is int for number in message.body):
             raise Malformed
         link = self.manager.on_traffic(sender, message)
-        if link is None or link.outgoing is None:
+        if link is not None:
+            self.on_credits(link, *message.body)
+
+    def on_credits(self, link: Link, credits: Any, done: Any) -> None:
+        """The peer has taken ``done`` messages in all, and lets us send ``credits`` more."""
+        if type(credits) is not int or type(done) is not int:
+            raise Malformed
+        outgoing = link.outgoing
+        if outgoing is None:
             return
-        link.outgoing.credits += message.body[0]
+        if credits < 0:
+            self.settle()  # what was accepted is not to be turned back
+        outgoing.credits += credits
         # A total and not a difference, so that it does not matter which of two of these comes first.
-        link.outgoing.settled = max(link.outgoing.settled, min(message.body[1], link.outgoing.sent))
+        outgoing.settled = max(outgoing.settled, min(done, outgoing.sent))
         self.credit_came(link)
 
     def credit_came(self, link: Link) -> None:
@@ -592,6 +611,7 @@ class SocketCore:
         link.incoming = Incoming(link.capacity, self.options.batch, self.options.ordered)
         link.since = self.core.time()
         self._links[link.peer] = link
+        self.core.conversations[link.mine] = self, link
         self._had_links = True
         self._ask_pattern(self.on_link, link)
         self.core.tell("linked", link.peer.node, link.peer, f"by {self.id}")
@@ -603,6 +623,7 @@ class SocketCore:
         self.core.link_gone(link)
         if self._links.get(link.peer) is link:
             del self._links[link.peer]
+            self.core.conversations.pop(link.mine, None)
             reason = self._account_for(link, reason)
             if link.incoming is not None and link.incoming.queue:
                 self._unread.add(link)

@@ -120,13 +120,15 @@ class Hammer:
         """Close the sender, take what is left, and settle the account."""
         for pull in self.pulls:
             self.push.link(pull.id)
+            # Or a PULL may ask for the link after the PUSH is gone, and ask again for ever, as it should.
+            self.push.wait_linked(pull.id, timeout=DRAIN)
         takers = [Thread(target=self._take_rest, args=[pull], daemon=True) for pull in self.pulls]
         for taker in takers:
             taker.start()
         assert self.push.close(timeout=DRAIN)
-        for taker in takers:
+        for taker, pull in zip(takers, self.pulls, strict=True):
             taker.join(DRAIN)
-            assert not taker.is_alive(), "what was accepted never arrives"
+            assert not taker.is_alive(), f"what was accepted never arrives at {pull}: {pull.links}, {pull.pending}"
         ledger = self.ledger
         assert not ledger.errors, ledger.errors
         doubled = {message: number for message, number in ledger.received.items() if number != 1}
