@@ -77,7 +77,7 @@ class Core:
         self.conversations: dict[int, tuple[SocketCore, Link]] = {}  # links by our name for them, while they exist
         self.lanes: dict[Lanes, None] = {}  # sockets that may hold messages which were accepted without the lock
         self._pack: Callable[[Any], bytes] = msgpack.Packer().pack
-        self.unsent = 0  # messages accepted since the transport was last given what there was
+        self.unsent = 0  # about how many bytes were accepted since the transport was last given what there was
         self.sockets: dict[str, SocketCore] = {}
         self.dropped: Counter[str] = Counter()
         self.unknown = 0  # messages whose fate nobody knows
@@ -174,10 +174,10 @@ class Core:
         """How many messages that are not data wait for the transport to take them."""
         return sum(map(len, self._outbox.values())) + sum(link.unsaid for link in self._speakers)
 
-    def data_waits(self, socket: SocketCore, link: Link, count: int = 1) -> None:
-        """A link has messages to send."""
+    def data_waits(self, socket: SocketCore, link: Link, size: int) -> None:
+        """A link has messages to send, of about so many bytes."""
         self._dirty[link] = socket
-        self.unsent += count
+        self.unsent += size
 
     def schedule(self, socket: SocketCore, link: Link) -> None:
         """Ask again for a link, after a pause that grows with every try and is never quite the same."""
@@ -216,9 +216,11 @@ class Core:
     def busy(self) -> bool:
         """Whether something is on the way already to somebody there is more for."""
         pending = self.transport.pending
-        return any(pending(peer) for peer in self._outbox) or any(
-            pending(link.peer.node) for links in (self._speakers, self._dirty) for link in links
-        )
+        for links in (self._dirty, self._speakers):
+            for link in links:
+                if pending(link.peer.node):
+                    return True
+        return any(map(pending, self._outbox))
 
     # -- the verbs ---------------------------------------------------------------------------------------------------
 

@@ -23,10 +23,10 @@ from typing import Any
 
 from a3m.flow import Item
 from a3m.link import Link
-from a3m.socket_core import WOULD_BLOCK, SocketCore
+from a3m.socket_core import MESSAGE_COST, WOULD_BLOCK, SocketCore
 from a3m.stats import SocketStats
 
-FULL = 512  # messages in the lane that are worth a datagram
+BATCH = 60_000  # bytes that are worth a datagram, a small message counting as a hundred
 SMALL = 4096  # bytes; larger messages take the lock, so a lane is never large
 
 
@@ -39,6 +39,7 @@ class Lanes(SocketCore):
         kind = type(self)
         self._lane: list[bytes] = []
         self._limit = 0  # how many messages the lane may hold; 0 while it is closed
+        self._typical = MESSAGE_COST  # what a message counts
         self._batch: deque[Any] = deque()
         self._lenders: list[Link] = []  # whose turn it was, is next, and so on
         self._borrowed: list[Item] = []  # what the batch was made of, as far as it is not repaid
@@ -66,19 +67,20 @@ class Lanes(SocketCore):
         self._limit = 0
         lane = self._lane
         if lane:
+            self._typical = len(lane[-1]) + MESSAGE_COST
             del lane[: self.push_many(lane[:])]
 
     def open_lane(self) -> bool:
         """Let messages into the lane while something is on the way and there is room; whether it is of use now."""
-        room = 0
+        room, full = 0, BATCH // self._typical
         if not self._lane and not self._closing:
             pending = self.core.transport.pending
             for link in self._sendable:
                 if link.outgoing is not None and link.can_send and pending(link.peer.node):
                     room += link.outgoing.credits
-                    if room >= FULL:
+                    if room >= full:
                         break
-        self._limit = min(room, FULL)
+        self._limit = min(room, full)
         return self._limit > 0 or bool(self._lane)
 
     def try_send(self, item: Any) -> Any:
@@ -86,7 +88,7 @@ class Lanes(SocketCore):
         self.settle()
         if self._lane or super().try_send(item) is WOULD_BLOCK:
             return WOULD_BLOCK
-        if self._lane_serves:
+        if self._lane_serves and self.open_lane():
             self.core.lanes[self] = None
         return None
 

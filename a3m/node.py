@@ -18,7 +18,7 @@ from a3m.core import Core
 from a3m.errors import Closed, NotSupported
 from a3m.events import Event
 from a3m.ids import check_node
-from a3m.lanes import FULL
+from a3m.lanes import BATCH
 from a3m.patterns import (
     DealerSocket,
     PairSocket,
@@ -180,7 +180,7 @@ class Node:
         core = self._core
         if core.has_news:
             busy = core.busy
-            if not busy or core.unsent >= FULL:
+            if not busy or core.unsent >= BATCH:
                 self._engine.run_now(read=busy)
 
     def _ignore(self, _: TransportEvent) -> None:

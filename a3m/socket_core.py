@@ -28,7 +28,7 @@ from a3m.link_machine import State
 from a3m.link_manager import BY_US, LIVE, LinkManager
 from a3m.messages import Malformed, Message, Metadata, Reply
 from a3m.options import SocketOptions
-from a3m.payload import Payload, check_run, from_body, split, to_item
+from a3m.payload import Payload, check_run, from_body, size_of, split, to_item
 from a3m.stats import SocketStats
 from a3m.waitqueue import EVENTS, POLLERR, POLLHUP, POLLIN, POLLLINK, POLLOUT, WaitEntry, WaitQueue
 from exon.log import log
@@ -37,6 +37,7 @@ WOULD_BLOCK: Any = type("WOULD_BLOCK", (), {"__repr__": lambda _: "WOULD_BLOCK"}
 """What a method answers that cannot do it now, and never waits."""
 
 MOST_CONTROL = 1024  # control messages of one link that may wait for the transport to have room
+MESSAGE_COST = 117  # bytes that a message is taken to be worth beyond its own when batches are made
 _MOST_EARLY = 65536  # control messages of one link that may overtake others; no transport has more on the way
 _UNUSED = (
     State.WAIT_BOTH,
@@ -119,7 +120,7 @@ class SocketCore:
                 share = some[at :: len(sendable)]
                 if share and link.outgoing is not None:
                     link.outgoing.push_many(share)
-                    self.core.data_waits(self, link, len(share))
+                    self.core.data_waits(self, link, len(share) * (len(share[-1]) + MESSAGE_COST))
             for link in sendable[: len(some) % len(sendable)]:
                 self._sendable.move_to_end(link)
             done += len(some)
@@ -134,7 +135,7 @@ class SocketCore:
         assert link.outgoing is not None
         link.outgoing.push(item)
         self._sent += 1
-        self.core.data_waits(self, link)
+        self.core.data_waits(self, link, MESSAGE_COST + (len(item) if type(item) is bytes else size_of(item)))
 
     def take(self) -> Any:
         """The next message as ``(link, item)``, each link in turn; its credit goes back to the sender."""

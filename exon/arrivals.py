@@ -434,5 +434,6 @@ class Arrivals:
 
 _HANDLERS = {
     packing.DELIVER: Arrivals._deliver_messages,
+    packing.WHOLE: Arrivals._deliver_messages,
     packing.FRAGMENT: Arrivals._deliver_fragment,
 }

@@ -127,12 +127,17 @@ class Inbound:
         self.ack_due = None
         self._unanswered = 0
         self.last_window = window
+        acks, self._acks = self._acks, {}
         if record is not None:
             # What was consumed lately is said again: a lost acknowledgement then costs no retransmission.
-            owed = self._acks.setdefault(record.rck, IntervalSet())
-            for start, stop in record.slots.gaps(record.base, min(record.sck, self._highest + 1), _MOST_RANGES):
-                owed.add(start, stop)
-        acks, self._acks = self._acks, {}
+            lately = record.slots.gaps(record.base, min(record.sck, self._highest + 1), _MOST_RANGES)
+            owed = acks.pop(record.rck, None)
+            if owed is None or len(lately) < _MOST_RANGES:  # everything that is owed is among them
+                yield Ack(record.rck, window, tuple(lately))
+            else:
+                for start, stop in lately:
+                    owed.add(start, stop)
+                yield Ack(record.rck, window, tuple(owed)[-_MOST_RANGES:])
         for r, owed in acks.items():
             yield Ack(r, window, tuple(owed)[-_MOST_RANGES:])
 

@@ -35,6 +35,13 @@ class IntervalSet:
         if start >= stop:
             return
         starts, stops = self._starts, self._stops
+        if not stops or start > stops[-1]:
+            starts.append(start)
+            stops.append(stop)
+            return
+        if start == stops[-1]:
+            stops[-1] = stop
+            return
         first = bisect_left(stops, start)  # the first range that reaches start (touching counts)
         last = bisect_right(starts, stop)  # one past the last range that begins at or before stop
         if first < last:
@@ -46,6 +53,9 @@ class IntervalSet:
     def discard(self, number: int) -> bool:
         """Take one number out and say whether it was in."""
         starts, stops = self._starts, self._stops
+        if starts and starts[0] == number and stops[0] - number > 1:
+            starts[0] = number + 1  # the lowest, as nearly always
+            return True
         at = bisect_right(starts, number) - 1
         if at < 0 or stops[at] <= number:
             return False

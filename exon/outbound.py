@@ -25,7 +25,7 @@ _TOKEN_HEADER = 1 + 1 + 9 + 9 + 5
 _SLICE_HEADER = _TOKEN_HEADER + 9 + 9
 _CLOSE_TRIES = 8  # at one loss in five each way, one close in three thousand stays unconfirmed
 _SMALL = 1000  # bytes of payload that go into one token, however little room the peer has
-_PROBE_BACKLOG = 4  # datagrams' worth of backlog that make a larger path MTU worth looking for
+_PROBE_BACKLOG = 1  # datagrams' worth of backlog that make a larger path MTU worth looking for
 
 
 @define(eq=False)

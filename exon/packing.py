@@ -4,6 +4,7 @@ A payload begins with its kind (000, section 6.3, Extensible Exon), so that dele
 touching the protocol:
 
 * ``DELIVER``: a msgpack array of messages, each a bin;
+* ``WHOLE``: one message, as it is;
 * ``FRAGMENT``: ``[first, parts, total, chunk]``, one of ``parts`` tokens with consecutive numbers beginning at
   ``first`` that together carry one message of ``total`` bytes.
 
@@ -23,6 +24,7 @@ from exon.wire import pack as encode
 
 DELIVER = 0
 FRAGMENT = 1
+WHOLE = 2
 
 BIN_HEADER = 5  # the most msgpack puts in front of a bin
 HEADER = 1 + 5  # the kind, and the most that msgpack puts in front of an array
@@ -47,7 +49,7 @@ class Fragment(NamedTuple):
 
 def pack(messages: list[bytes]) -> bytes:
     """Several whole messages as one payload."""
-    return b"\x00" + encode(messages)
+    return b"\x02" + messages[0] if len(messages) == 1 else b"\x00" + encode(messages)
 
 
 def pack_fragment(fragment: Fragment) -> bytes:
@@ -66,7 +68,9 @@ def chunk_size(budget: int) -> int:
 
 
 def unpack(payload: bytes) -> list[bytes]:
-    """The messages of a ``DELIVER`` payload."""
+    """The messages of a ``DELIVER`` or ``WHOLE`` payload."""
+    if payload[0] == WHOLE:
+        return [payload[1:]]
     try:
         messages = msgpack.unpackb(memoryview(payload)[1:], use_list=True)
     except _READ_ERRORS:

@@ -135,21 +135,24 @@ class Node:
 
     def send(self, peer_id: str, message: bytes, now: float) -> bool:
         """Take a message for a peer, to be delivered exactly once; False while there is no room for it."""
-        if self.closing:
+        state = self._state
+        if state.closing:
             raise Closed(f"node {self.id!r} is closed and takes no more messages")
-        message = check_payload(message, self.options)
-        if peer_id == self.id:
+        if type(message) is not bytes or len(message) > state.options.max_message:
+            message = check_payload(message, state.options)
+        if peer_id == state.id:
             return self._send_to_self(message)
-        peer = self._state.peers.get(peer_id)
+        peer = state.peers.get(peer_id)
         if peer is None:
-            peer = self._state.meet(check_id(peer_id), now)
-        if not peer.outbound.has_room(len(message)):
+            peer = state.meet(check_id(peer_id), now)
+        outbound = peer.outbound
+        if not outbound.has_room(len(message)):
             return False
-        peer.outbound.accept(message)
+        outbound.accept(message)
         if peer.waiting_since is None:
             peer.waiting_since = now
-        self._state.counters.messages_sent += 1
-        self._state.ready[peer_id] = peer
+        state.counters.messages_sent += 1
+        state.ready[peer_id] = peer
         return True
 
     def _send_to_self(self, message: bytes) -> bool:
@@ -164,8 +167,9 @@ class Node:
 
     def deliveries(self) -> Iterator[Delivery]:
         """Take messages out, in the order in which they came; what is not taken keeps its room occupied."""
-        while self._state.inbox:
-            peer, peer_id, messages, cost, large = self._state.inbox.popleft()
+        inbox = self._state.inbox
+        while inbox:
+            peer, peer_id, messages, cost, large = inbox.popleft()
             if peer is None:
                 self._own_buffered -= cost
             else:
@@ -181,6 +185,11 @@ class Node:
     def wants_to_send(self) -> bool:
         """Whether :meth:`datagrams` may have something."""
         return bool(self._state.ready or self._state.strays)
+
+    @property
+    def eventful(self) -> bool:
+        """Whether :meth:`events` has something."""
+        return bool(self._state.events)
 
     @property
     def deliverable(self) -> bool:
@@ -306,6 +315,8 @@ class Node:
 
     def expire(self, now: float) -> None:
         """Do what is due; afterwards :meth:`datagrams` may have something."""
+        if not self._timers or self._timers[0][0] > now:
+            return
         while (when := self.deadline()) is not None and when <= now:
             _, peer_id = heappop(self._timers)
             peer = self._state.peers[peer_id]

@@ -31,7 +31,7 @@ from exon.frames import (
 )
 
 MAGIC = b"EX"
-VERSION = 1
+VERSION = 2
 CLOSING = 0x01  # flag: the source is closing and would like to see its records go
 
 _PREFIX = struct.Struct(">2sBBHI")  # magic, version, flags, length of the body, CRC-32
@@ -140,14 +140,17 @@ def constant_part(header: Header) -> bytes:
 def seal(constant: bytes, times: tuple[int, int, int], frames: Sequence[bytes], flags: int = 0, size: int = 0) -> bytes:
     """A datagram: the constant part of its header, time, echo and delay, and encoded frames."""
     # The markers of the arrays that the parts of the header were written as give way to that of the whole.
-    body = b"".join((_array(_HEADER_FIELDS + len(frames)), constant, _pack(times)[1:], *frames))
-    start = _PREFIX_BEFORE_CRC.pack(MAGIC, VERSION, flags, len(body))
-    check = crc32(body, crc32(start))
-    missing = size - _PREFIX.size - len(body)
+    head = b"".join((_array(_HEADER_FIELDS + len(frames)), constant, _pack(times)[1:]))
+    length = len(head) + sum(map(len, frames))
+    start = _PREFIX_BEFORE_CRC.pack(MAGIC, VERSION, flags, length)
+    check = crc32(head, crc32(start))
+    for frame in frames:
+        check = crc32(frame, check)
+    missing = size - _PREFIX.size - length
     if missing <= 0:
-        return b"".join((start, check.to_bytes(4, "big"), body))
+        return b"".join((start, check.to_bytes(4, "big"), head, *frames))
     padding = bytes(missing)
-    return b"".join((start, crc32(padding, check).to_bytes(4, "big"), body, padding))
+    return b"".join((start, crc32(padding, check).to_bytes(4, "big"), head, *frames, padding))
 
 
 def overhead(source: str, destination: str) -> int:
@@ -277,6 +280,8 @@ def _read_ack(raw: list[Any]) -> Frame:
     flat = raw[3]
     if len(flat) > 2 * MAX_RANGES or not _are_numbers(flat):
         raise Malformed("frame")
+    if len(flat) == 2:
+        return Ack(raw[1], raw[2], ((flat[0], flat[0] + flat[1]),))
     ranges = tuple((start, start + length) for start, length in zip(flat[::2], flat[1::2], strict=True))
     return Ack(raw[1], raw[2], ranges)
 

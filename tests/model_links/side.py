@@ -135,6 +135,10 @@ class Transport:
         self.news: list[PeerRestarted] = []
 
     @property
+    def eventful(self) -> bool:
+        return bool(self.news)
+
+    @property
     def deliverable(self) -> bool:
         return bool(self.arrived)
 

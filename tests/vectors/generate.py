@@ -141,7 +141,7 @@ def headers() -> list[dict[str, Any]]:
     ]
 
 
-def _raw(*values: object, version: int = 1, after: bytes = b"") -> bytes:
+def _raw(*values: object, version: int = 2, after: bytes = b"") -> bytes:
     body: bytes = msgpack.packb(list(values))
     start = struct.pack(">2sBBH", b"EX", version, 0, len(body))
     return start + crc32(start + body + after).to_bytes(4, "big") + body + after
@@ -168,7 +168,7 @@ def _wide() -> bytes:
     body = b"\xdd\x00\x00\x00\x0a\xd9\x01a\xd9\x01b"
     body += b"".join(b"\xcf" + number.to_bytes(8, "big") for number in HEADER[2:])
     body += b"\xdc\x00\x02\xd3" + (7).to_bytes(8, "big") + b"\xcf" + (1).to_bytes(8, "big")
-    start = struct.pack(">2sBBH", b"EX", 1, 0, len(body))
+    start = struct.pack(">2sBBH", b"EX", 2, 0, len(body))
     return start + crc32(start + body).to_bytes(4, "big") + body
 
 
@@ -181,7 +181,7 @@ def malformed() -> list[dict[str, str]]:
         ("short", b""),
         ("short", good[:9]),
         ("magic", b"XE" + good[2:]),
-        ("version", _raw(*HEADER, version=2)),
+        ("version", _raw(*HEADER, version=1)),
         ("truncated", good[:10]),
         ("truncated", good[:-1]),
         ("checksum", flipped),
@@ -229,7 +229,7 @@ def malformed() -> list[dict[str, str]]:
 
 
 def _body(body: bytes) -> bytes:
-    start = struct.pack(">2sBBH", b"EX", 1, 0, len(body))
+    start = struct.pack(">2sBBH", b"EX", 2, 0, len(body))
     return start + crc32(start + body).to_bytes(4, "big") + body
 
 
