@@ -11,7 +11,7 @@ from typing import Any
 _CLONE_NEWNET = 0x40000000
 _TUNSETIFF = 0x400454CA
 _IFF_TUN, _IFF_NO_PI = 0x0001, 0x1000
-_PR_SET_TIMERSLACK = 29
+_PR_SET_PDEATHSIG, _PR_SET_TIMERSLACK = 1, 29
 
 _libc = ctypes.CDLL(None, use_errno=True)
 
@@ -46,3 +46,8 @@ def open_tun(name: str) -> int:
 def wait_precisely() -> None:
     """Have time-outs of this process end on time, not up to 50 µs later to save wake-ups."""
     _call(_libc.prctl, _PR_SET_TIMERSLACK, 1, 0, 0, 0)
+
+
+def die_with_parent() -> None:
+    """Have the kernel kill this process when the thread that started it ends, however that ends."""
+    _call(_libc.prctl, _PR_SET_PDEATHSIG, 9, 0, 0, 0)
