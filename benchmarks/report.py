@@ -11,6 +11,7 @@ import subprocess
 import sys
 from collections.abc import Sequence
 from datetime import UTC, datetime
+from itertools import cycle
 from pathlib import Path
 from statistics import median
 from typing import Any
@@ -85,16 +86,15 @@ def rows(scenario: Scenario, outcomes: Sequence[Outcome]) -> list[list[str]]:
     """For each case and library: the figure, further ones, and what ours are in relation to it."""
     lines = []
     for outcome in outcomes:
-        ours = [library for library in outcome.results if library.startswith("a3m")]
+        ours = {library for library in outcome.results if library.startswith("a3m")}
         for library in outcome.results:
             cells = [label(outcome.case), library, spread(outcome.figures(library, scenario.figure))]
             cells += [spread(outcome.figures(library, name)) for name in scenario.also]
             if scenario.baseline:
                 cells.append(spread(_to_baseline(scenario, outcomes, outcome, library), ".2f"))
             else:
-                ratios = [
-                    (name, outcome.ratios(name, library, scenario.figure)) for name in ours if library not in ours
-                ]
+                compared = sorted(ours) if library not in ours and not scenario.series else []
+                ratios = [(name, outcome.ratios(name, library, scenario.figure)) for name in compared]
                 cells.append("; ".join(f"{name} {spread(ratio, '.2f')}" for name, ratio in ratios if ratio))
             lines.append(cells)
     return lines
@@ -142,12 +142,14 @@ def draw(scenario: Scenario, outcomes: Sequence[Outcome], where: dict[str, Any],
     matplotlib.use("svg")
     plots: Any = importlib.import_module("matplotlib.pyplot")
     figure, axes = plots.subplots(figsize=(9, 5.5), layout="constrained")
-    if scenario.x is None:
-        _bars(scenario, outcomes, axes)
-    else:
+    if scenario.series:
+        _series(scenario, outcomes, axes)
+    elif scenario.x in _varying(outcomes):
         _lines(scenario, outcomes, axes)
+    else:
+        _bars(scenario, outcomes, axes)
     axes.set_ylabel(scenario.unit)
-    axes.set_title(scenario.title)
+    axes.set_title(scenario.title, wrap=True)
     axes.grid(True, axis="y", alpha=0.3)
     axes.legend(fontsize="small")
     figure.supxlabel(one_line(where), fontsize=6, color="gray")
@@ -164,20 +166,29 @@ def _points(scenario: Scenario, outcome: Outcome, library: str) -> tuple[float, 
     return middle, middle - min(figures), max(figures) - middle
 
 
+def _varying(outcomes: Sequence[Outcome]) -> list[str]:
+    """The properties that cases differ in; what all have in common is in the title."""
+    return [name for name in outcomes[0].case if len({outcome.case[name] for outcome in outcomes}) > 1]
+
+
 def _lines(scenario: Scenario, outcomes: Sequence[Outcome], axes: Any) -> None:
-    """One line for each library, and for each value of the other properties of a case."""
+    """A line for each library, by colour, and for each value of the other properties of cases, by style."""
     assert scenario.x is not None
-    series: dict[str, list[tuple[float, float, float, float]]] = {}
+    others = [name for name in _varying(outcomes) if name != scenario.x]
+    series: dict[tuple[str, str], list[tuple[float, float, float, float]]] = {}
     for outcome in outcomes:
-        rest = {name: value for name, value in outcome.case.items() if name != scenario.x}
+        rest = label({name: outcome.case[name] for name in others})
         for library in outcome.results:
             point = _points(scenario, outcome, library)
             if point is not None:
-                name = f"{library}, {label(rest)}" if rest else library
-                series.setdefault(name, []).append((outcome.case[scenario.x], *point))
-    for name, points in series.items():
+                series.setdefault((library, rest), []).append((outcome.case[scenario.x], *point))
+    colours = {library: f"C{number}" for number, library in enumerate(outcomes[0].results)}
+    styles = dict(zip(dict.fromkeys(rest for _, rest in series), cycle(("-", "--", ":", "-.")), strict=False))
+    for (library, rest), points in series.items():
         x, y, below, above = zip(*sorted(points), strict=True)
-        axes.errorbar(x, y, yerr=(below, above), marker="o", capsize=3, label=name)
+        name = f"{library}, {rest}" if rest else library
+        look = {"color": colours[library], "linestyle": styles[rest], "marker": "o", "capsize": 3}
+        axes.errorbar(x, y, yerr=(below, above), label=name, **look)
     axes.set_xlabel(scenario.x)
     values = [outcome.case[scenario.x] for outcome in outcomes]
     if min(values) > 0 and max(values) / min(values) > 20:
@@ -202,4 +213,15 @@ def _bars(scenario: Scenario, outcomes: Sequence[Outcome], axes: Any) -> None:
                 heights.append(point[0])
                 errors.append(point[1:])
         axes.bar(places, heights, width, yerr=list(zip(*errors, strict=True)) or None, capsize=3, label=library)
-    axes.set_xticks(range(len(outcomes)), [label(outcome.case) for outcome in outcomes], fontsize="small")
+    names = [label({name: outcome.case[name] for name in _varying(outcomes)}) for outcome in outcomes]
+    axes.set_xticks(range(len(outcomes)), names, fontsize="small")
+
+
+def _series(scenario: Scenario, outcomes: Sequence[Outcome], axes: Any) -> None:
+    """What the last run of each case and library recorded on its way."""
+    for outcome in outcomes:
+        for library, results in outcome.results.items():
+            for name, points in results[-1].get("series", {}).items():
+                axes.plot(*zip(*points, strict=True), label=f"{library}, {name}, {label(outcome.case)}")
+    axes.set_xlabel(scenario.x)
+    axes.set_ylim(bottom=0)

@@ -1,10 +1,10 @@
-"""What a scenario is, and how its runs are done: by turns, case by case, each result written down as it comes."""
+"""What a scenario is, and how its runs are done: by turns, each result written down as it comes."""
 
 from __future__ import annotations
 
 import json
 import sys
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -25,6 +25,7 @@ class Settings:
     seconds: float = 1.0
     """Of one run, after the warm-up. Scenarios that need longer take a multiple."""
     warm_up: float = 0.3
+    """Seconds, on loopback."""
     libraries: tuple[str, ...] = ()
     """Instead of the scenario's own."""
 
@@ -48,12 +49,13 @@ class Scenario:
     unit: str = "messages/s"
     x: str | None = None
     """The property of cases along which to draw; None draws bars."""
-    more_is_better: bool = True
+    series: bool = False
+    """Whether results have points to draw under "series", by name; x and y are then described by ``x`` and ``unit``."""
     also: tuple[str, ...] = ()
     """Further figures for the table."""
     needs_network: bool = False
     baseline: Case = Factory(dict)
-    """Where we are compared with ourselves: the properties of the case to compare with."""
+    """Where a library is compared with itself: the properties of the case to compare with."""
 
 
 @define
@@ -93,25 +95,33 @@ def available(libraries: Sequence[str]) -> list[str]:
 def run(scenario: Scenario, cases: Sequence[Case], settings: Settings, file: Path) -> tuple[list[Outcome], int]:
     """Every case; what came out, and how many runs failed."""
     libraries = available(settings.libraries or scenario.libraries)
-    outcomes = []
+    outcomes = [Outcome(case, {library: [] for library in libraries}) for case in cases]
+    # Libraries take turns in each case; where cases are compared with each other, these do too.
+    groups = [outcomes] if scenario.baseline else [[outcome] for outcome in outcomes]
     failures = 0
     with file.open("a", encoding="utf-8") as lines:
-        for case in cases:
-            results: dict[str, list[dict[str, Any]]] = {library: [] for library in libraries}
-            for number in range(settings.runs):
-                # Whoever comes second finds a warmer machine: change places.
-                for library in libraries if number % 2 == 0 else reversed(libraries):
-                    try:
-                        result = scenario.measure(case, library, settings, number)
-                    except (Failed, Unavailable) as failure:
-                        result = {"error": str(failure)}
-                        failures += 1
-                    results[library].append(result)
-                    record = {"scenario": scenario.name, **case, "library": library, "run": number, **result}
-                    print(json.dumps(record), file=lines, flush=True)
-                    print(f"  {scenario.name}: {label(case)}: {library}: {_brief(scenario, result)}", file=sys.stderr)
-            outcomes.append(Outcome(case, results))
+        for number, outcome, library in _turns(groups, libraries, settings.runs):
+            try:
+                result = scenario.measure(outcome.case, library, settings, number)
+            except (Failed, Unavailable) as failure:
+                result = {"error": str(failure)}
+                failures += 1
+            outcome.results[library].append(result)
+            record = {"scenario": scenario.name, **outcome.case, "library": library, "run": number, **result}
+            print(json.dumps(record), file=lines, flush=True)
+            print(f"  {scenario.name}: {label(outcome.case)}: {library}: {_brief(scenario, result)}", file=sys.stderr)
     return outcomes, failures
+
+
+def _turns(
+    groups: Sequence[Sequence[Outcome]], libraries: Sequence[str], runs: int
+) -> Iterator[tuple[int, Outcome, str]]:
+    for group in groups:
+        turns = [(outcome, library) for outcome in group for library in libraries]
+        for number in range(runs):
+            # Whoever comes second finds a warmer machine: change places.
+            for outcome, library in turns if number % 2 == 0 else reversed(turns):
+                yield number, outcome, library
 
 
 def _brief(scenario: Scenario, result: Mapping[str, Any]) -> str:

@@ -7,11 +7,12 @@ is read once for a chunk of messages, because for the fastest it would be seen.
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from itertools import repeat
 from time import monotonic
 from typing import Any
 
-from benchmarks.harness import Crew, Desk, Place, Window
+from benchmarks.harness import PATIENCE, Crew, Desk, Place, Window, Worker
 from benchmarks.peers import Sender, default_congestion_control, find
 from benchmarks.scenario import Case, Scenario, Settings
 
@@ -48,24 +49,33 @@ def be_receiver(desk: Desk, library: str, address: str, size: int, warm_up: floa
     receiver = find(library, address).pull()
     recv, recv_many = receiver.recv, receiver.recv_many
     chunk = max(1, min(100, 10_000 // size))
+
+    def receive_some() -> int:
+        if recv_many is not None:
+            return len(recv_many(BATCH))
+        for _ in range(chunk):
+            recv()
+        return chunk
+
     desk.tell(receiver.address)
-    recv()  # the first one has the time it needs
+    report_rate(desk, receive_some, warm_up, seconds)
+
+
+def report_rate(desk: Desk, receive_some: Callable[[], int], warm_up: float, seconds: float) -> None:
+    """Receive until the window is over, say when it begins, and report how much came in it."""
+    receive_some()  # the first have the time that they need
     window = Window.after(warm_up, seconds)
     count = 0
     begin = 0.0
-    now = monotonic()
-    while now < window.end:
-        if recv_many is not None:
-            count += len(recv_many(BATCH))
-        else:
-            for _ in range(chunk):
-                recv()
-            count += chunk
+    while True:  # at least once after the window has begun
+        count += receive_some()
         now = monotonic()
+        if begin and now >= window.end:
+            break
         if not begin and now >= window.begin:
             begin, count = now, 0
             desk.tell("begin")
-    desk.tell({"rate": count / (now - begin), "messages": count, "seconds": now - begin})
+    desk.report({"rate": count / (now - begin), "messages": count, "seconds": now - begin})
 
 
 def measure_between(
@@ -76,16 +86,21 @@ def measure_between(
         near, far = places
         receiver = crew.start(be_receiver, library, far.address, size, warm_up, seconds, place=far)
         sender = crew.start(be_sender, library, near.address, size, place=near)
-        sender.tell(receiver.hear())
-        sender.hear()
-        receiver.hear()
-        used = -sender.cpu(), -receiver.cpu()
-        result: dict[str, Any] = receiver.hear()
-        per_message = 1e6 / max(1, result["messages"])
-        result["sender_cpu_us"] = (used[0] + sender.cpu()) * per_message
-        result["receiver_cpu_us"] = (used[1] + receiver.cpu()) * per_message
-        result["mbit_per_s"] = result["rate"] * size * 8 / 1e6
-        return result
+        return measure_between_workers(sender, receiver, size)
+
+
+def measure_between_workers(sender: Worker, receiver: Worker, size: int, patience: float = PATIENCE) -> dict[str, Any]:
+    """One run of workers that talk like those above, and the processor time of each for a message."""
+    sender.tell(receiver.hear(patience))
+    sender.hear(patience)
+    receiver.hear()
+    used = -sender.cpu(), -receiver.cpu()
+    result: dict[str, Any] = receiver.hear()
+    per_message = 1e6 / max(1, result["messages"])
+    result["sender_cpu_us"] = (used[0] + sender.cpu()) * per_message
+    result["receiver_cpu_us"] = (used[1] + receiver.cpu()) * per_message
+    result["mbit_per_s"] = result["rate"] * size * 8 / 1e6
+    return result
 
 
 def _measure(case: Case, library: str, settings: Settings, _run: int) -> dict[str, Any]:

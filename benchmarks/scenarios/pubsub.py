@@ -32,9 +32,9 @@ def be_publisher(desk: Desk, library: str, size: int, seconds: float) -> None:
             publish(message)
         sent += 100
         now = monotonic()
-    desk.tell((begin, sent))
+    desk.tell((begin, now - begin, sent))
     publish_until_told(desk, publish, _END)
-    desk.tell("done")
+    desk.report(None)
 
 
 def publish_until_told(desk: Desk, publish: Any, message: bytes) -> None:
@@ -57,7 +57,7 @@ def be_subscriber(desk: Desk, library: str, name: str) -> None:
             count += 1
             if count % 16 == 0:
                 last = monotonic()
-    desk.tell((count, last or monotonic()))
+    desk.report((count, last or monotonic()))
 
 
 def _measure(case: Case, library: str, settings: Settings, _run: int) -> dict[str, Any]:
@@ -70,12 +70,12 @@ def _measure(case: Case, library: str, settings: Settings, _run: int) -> dict[st
         for subscriber in subscribers:
             subscriber.hear()
         publisher.tell("go")
-        begin, sent = publisher.hear()
+        begin, took, sent = publisher.hear()
         received = [subscriber.hear() for subscriber in subscribers]
         publisher.tell("stop")
         return {
             "rate": mean(count / (last - begin) for count, last in received),
-            "published_rate": sent / settings.seconds,
+            "published_rate": sent / took,
             "dropped_per_cent": 100 * (1 - mean(count for count, _ in received) / sent),
         }
 

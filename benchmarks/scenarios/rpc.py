@@ -39,7 +39,7 @@ def be_threads(desk: Desk, library: str, clients: int, warm_up: float, seconds: 
         thread.start()
     for thread in threads:
         thread.join()
-    desk.tell(latency_facts(times, seconds))
+    desk.report(latency_facts(times, seconds))
 
 
 def _ask_until_the_end(ask: Callable[[bytes], bytes], window: Window, times: list[float]) -> None:
@@ -47,10 +47,10 @@ def _ask_until_the_end(ask: Callable[[bytes], bytes], window: Window, times: lis
     while True:
         ask(REQUEST)
         end = monotonic()
-        if end > window.end:
-            return
-        if begin >= window.begin:
+        if begin >= window.begin and (end <= window.end or not times):
             times.append(end - begin)
+        if end > window.end and times:
+            return
         begin = end
 
 
@@ -69,7 +69,7 @@ def be_dealer(
     times: list[float] = []
     window = Window.after(warm_up, seconds)
     now = monotonic()
-    while now < window.end:
+    while now < window.end or not times:
         reply = recv()
         now = monotonic()
         number = int.from_bytes(reply[:4], "big")
@@ -77,7 +77,7 @@ def be_dealer(
             times.append(now - began[number])
         began[number] = now
         send(reply)
-    desk.tell(latency_facts(times, seconds))
+    desk.report(latency_facts(times, seconds))
 
 
 def _run(library: str, method: str, client: tuple[Any, ...], pinned: bool) -> dict[str, Any]:

@@ -1,8 +1,8 @@
-"""An emulated network between two hosts, see :mod:`benchmarks.wan`: 1 KiB messages, TCP with its congestion control named.
+"""Messages of 1 KiB over an emulated network, see :mod:`benchmarks.wan`, next to TCP with its congestion control named.
 
 Conditions hold in both directions: rate, half of the round-trip time, and loss, which hits acknowledgements too. Every
-run has a new network, and libraries that take turns have the same seed. While a stream flows, a small datagram goes back
-and forth through the same queue: that is the round-trip time under load.
+run has a new network, and libraries that take turns have the same seed. While a stream flows, a small datagram goes
+back and forth through the same queue: that is the round-trip time under load.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ from benchmarks.wan import Conditions, Host, Wan
 
 SIZE = 1024
 _PROBE_EVERY = 0.02
-_WARM_UP = 3.0  # seconds for congestion controls to find their rate
+_WARM_UP = 3.0  # seconds, for congestion controls to find their rate; like all others, times --seconds
 
 
 def network(case: Case, seed: int) -> Wan:
@@ -106,9 +106,9 @@ def _network_facts(wan: Wan) -> dict[str, Any]:
 
 
 def _one_way(case: Case, library: str, settings: Settings, run: int) -> dict[str, Any]:
-    with network(case, run) as wan, Probe(wan, longest=2 + 4 * case["rtt_ms"] / 1000).running() as probe:
+    with network(case, run) as wan, Probe(wan, longest=0.6 + case["rtt_ms"] / 250).running() as probe:
         seconds = 5 * settings.seconds
-        result = measure_between((place(wan.near), place(wan.far)), library, SIZE, _WARM_UP, seconds)
+        result = measure_between((place(wan.near), place(wan.far)), library, SIZE, _WARM_UP * settings.seconds, seconds)
         return {**result, **probe.facts(since=monotonic() - seconds), **_network_facts(wan)}
 
 
@@ -150,9 +150,8 @@ def _rpc(case: Case, library: str, settings: Settings, run: int) -> dict[str, An
     with network(case, run) as wan, Crew() as crew:
         near, far = place(wan.near), place(wan.far)
         server = crew.start(be_server, library, far.address, "route", place=far)
-        client = crew.start(
-            *(be_dealer, library, near.address, case["actors"], SIZE, _WARM_UP / 2, 3 * settings.seconds), place=near
-        )
+        warm_up, seconds = _WARM_UP / 2 * settings.seconds, 3 * settings.seconds
+        client = crew.start(be_dealer, library, near.address, case["actors"], SIZE, warm_up, seconds, place=near)
         client.tell(server.hear())
         result: dict[str, Any] = client.hear()
         return {**result, **_network_facts(wan)}
@@ -180,12 +179,12 @@ WAN_RPC = Scenario(
 
 
 def _fairness(case: Case, library: str, settings: Settings, run: int) -> dict[str, Any]:
-    seconds = 10 * settings.seconds
-    with network(case, run) as wan, Crew() as crew, Probe(wan, longest=2).running() as probe:
+    warm_up, seconds = 2 * _WARM_UP * settings.seconds, 10 * settings.seconds
+    with network(case, run) as wan, Crew() as crew, Probe(wan, longest=0.6 + case["rtt_ms"] / 250).running() as probe:
         near, far = place(wan.near), place(wan.far)
         flows = []
         for name in (library, case["against"]):
-            receiver = crew.start(be_receiver, name, far.address, SIZE, 2 * _WARM_UP, seconds, place=far)
+            receiver = crew.start(be_receiver, name, far.address, SIZE, warm_up, seconds, place=far)
             sender = crew.start(be_sender, name, near.address, SIZE, place=near)
             flows.append((sender, receiver, receiver.hear()))
         for sender, _, address in flows if run % 2 == 0 else reversed(flows):  # who is first may matter
