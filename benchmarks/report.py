@@ -190,9 +190,11 @@ def _lines(scenario: Scenario, outcomes: Sequence[Outcome], axes: Any) -> None:
         look = {"color": colours[library], "linestyle": styles[rest], "marker": "o", "capsize": 3}
         axes.errorbar(x, y, yerr=(below, above), label=name, **look)
     axes.set_xlabel(scenario.x)
-    values = [outcome.case[scenario.x] for outcome in outcomes]
+    values = sorted({outcome.case[scenario.x] for outcome in outcomes})
     if min(values) > 0 and max(values) / min(values) > 20:
         axes.set_xscale("log")
+    axes.set_xticks(values, [f"{value:,}" for value in values])
+    axes.tick_params(axis="x", which="minor", bottom=False, labelbottom=False)
     heights = [point[1] for points in series.values() for point in points]
     if heights and min(heights) > 0 and max(heights) / min(heights) > 20:
         axes.set_yscale("log")

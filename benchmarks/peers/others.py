@@ -16,7 +16,7 @@ from time import sleep
 from typing import Any
 
 from benchmarks.peers.base import Peer, Receiver, Sender, Talker, free_port
-from exon import Endpoint
+from exon import Endpoint, Options
 
 _LENGTH = struct.Struct("!I")
 
@@ -178,13 +178,17 @@ class Mqtt(Peer):
 
 
 class Exon(Peer):
-    """The transport alone."""
+    """The transport alone. The variant is the largest datagram."""
+
+    def _endpoint(self, name: str) -> Endpoint:
+        options = Options(max_datagram=int(self.variants[0])) if self.variants else None
+        return Endpoint(name, bind=f"{self.address}:0", options=options)
 
     def pull(self) -> Receiver:
-        endpoint = Endpoint("server", bind=f"{self.address}:0")
+        endpoint = self._endpoint("server")
         return Receiver((self.address, endpoint.address[1]), endpoint.recv)
 
     def push(self, address: Any) -> Sender:
-        endpoint = Endpoint("client", bind=f"{self.address}:0")
+        endpoint = self._endpoint("client")
         endpoint.register("server", f"{address[0]}:{address[1]}")
         return Sender(partial(endpoint.send, "server"))

@@ -107,7 +107,8 @@ def _network_facts(wan: Wan) -> dict[str, Any]:
 
 def _one_way(case: Case, library: str, settings: Settings, run: int) -> dict[str, Any]:
     with network(case, run) as wan, Probe(wan, longest=0.6 + case["rtt_ms"] / 250).running() as probe:
-        seconds = 5 * settings.seconds
+        # After a loss TCP hands over much at once; that must be little in relation to what a slow path carries.
+        seconds = (5 if case["mbit"] >= 100 else 20) * settings.seconds
         result = measure_between((place(wan.near), place(wan.far)), library, SIZE, _WARM_UP * settings.seconds, seconds)
         return {**result, **probe.facts(since=monotonic() - seconds), **_network_facts(wan)}
 
