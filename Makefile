@@ -110,9 +110,14 @@ fuzz: $(VENV)/.installed-dev ## feed a million hostile datagrams to a live node
 	@$(BIN)/python -m tests.hostile.fuzz --datagrams 1000000
 
 .PHONY: bench
-bench: $(VENV)/.installed-bench ## measure throughput next to other libraries
+bench: $(VENV)/.installed-bench ## measure A3M next to other libraries on loopback, in about five minutes
 	$(call say,benchmarks)
-	@$(BIN)/python -m benchmarks.throughput
+	@$(BIN)/python -m benchmarks short --seconds 0.5
+
+.PHONY: bench-wan
+bench-wan: $(VENV)/.installed-bench nettools ## the same over emulated networks; needs root and takes more than an hour
+	$(call say,benchmarks over emulated networks)
+	@$(BIN)/python -m benchmarks wan
 
 # ── see it, read it ──────────────────────────────────────────────────────────────────────────────────────────────────
 
