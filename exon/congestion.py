@@ -1,112 +1,293 @@
 """How much may be on the way at once, and how fast it may leave.
 
-The rule is one sentence: *random loss alone does not shrink the window, a standing queue does.* Once per round trip
-the controller compares the lowest round-trip time of the round with the lowest ever seen. No queue: grow (doubling
-until the first queue shows, gently afterwards). A queue: shrink by a tenth. Loss of more than two fifths of a round is
-taken for an overrun buffer, which shows no queue, and shrinks the window too.
+The path is modelled by its bottleneck: the rate at which it delivers (the most seen lately) and its round trip without
+a queue (the least seen lately). What leaves is paced at that rate, so no queue stands, and bounded by twice the product
+of both, so an error cannot do much harm. The ideas are those of BBR (Cardwell et al., versions 1 to 3), in few phases:
 
-Deliberately simple and behind three methods, so that a better controller can take its place.
+* ``STARTUP`` sends almost three times as fast as data arrives, until that stops growing.
+* ``DOWN`` lets a queue drain, by having no more on the way than the path itself holds.
+* ``CRUISE`` sends as fast as data arrives, for some round trips.
+* ``REFILL`` forgets short-lived bounds, and fills the path for
+* ``UP``, which sends a quarter faster, to see whether there is more; then ``DOWN`` again.
+* ``EMPTY`` halves what is on the way, to see the round trip without any queue, when that was not seen for long; or
+  when a queue stands, to see whether it is one, or the path has become longer.
+
+**Loss** by itself says nothing: radio loses, and so do others' bursts. While cruising without a queue, the controller
+learns what the path loses anyway. More than that, when it sends more than the path carries, is an overrun buffer, and
+bounds what may be on the way (``_ceiling``). More than that while cruising, or a queue that stands although we send no
+faster than data arrives, bounds the rate by what really arrives (``_bound``) until the next ``REFILL``.
+
+**Short paths.** Below a millisecond, timers and schedulers are slower than the path: nothing is paced, and there may be
+as much on the way as arrives in some milliseconds. On loopback the controller is out of the way.
 """
 
 from __future__ import annotations
 
+from enum import Enum
+from math import sqrt
 from typing import Protocol
 
+from exon.delivery import Delivery
+from exon.pacing import QUANTUM
 from exon.rtt import Rtt
 from exon.wire import BASE_DATAGRAM
 
-_START = 32 * BASE_DATAGRAM
-_LEAST_DATAGRAMS = 4
+_START_DATAGRAMS = 16
+_LEAST_DATAGRAMS = 3
 _MOST = 64 << 20
-_QUEUE_FLOOR = 0.002  # seconds: less is the scheduler's noise
-_OVERRUN = 0.4
-_EVIDENCE = 16  # datagrams: one of two lost says nothing
+_GROWTH = 1.25  # of the rate in a round trip, or the path is full
+_PLATEAU = 3  # round trips without growth that end the start
+_CRUISE = (5, 7, 6, 8)  # round trips; not always the same number, or two flows could keep in step
+_EVIDENCE = 20  # datagrams: one of two lost says nothing
+_EXCESS = 0.02  # of what was sent, lost in addition to what the path always loses
+_UNKNOWN_LOSS = 0.15  # taken for what the path loses until that is known
+_MOST_LOSS = 0.1  # that may be usual
+_BACK = 0.7  # the bound falls by no more in a round trip
+_HEADROOM = 0.85  # of the ceiling, except to probe
+_RELEARN = 5.0  # seconds without seeing the round trip without a queue
+_EMPTY = 0.1  # seconds for others that share the bottleneck to empty it, too
+_CROWDED = 4  # round trips in a row that replace what was thought of the path
+_SHORT = 0.001  # seconds: paths shorter than this are not paced
+_SCHEDULER = 0.01  # seconds that processes at both ends may not run
+_INFINITE = float("inf")
+
+
+class Phase(Enum):
+    """What the controller is after."""
+
+    STARTUP = "startup"
+    DOWN = "down"
+    CRUISE = "cruise"
+    REFILL = "refill"
+    UP = "up"
+    EMPTY = "empty"
+
+
+# How fast to send, as a multiple of the bottleneck's rate, and how much, of what the path holds.
+_GAINS = {
+    Phase.STARTUP: (2.77, 2.0),
+    Phase.DOWN: (1.0, 1.0),
+    Phase.CRUISE: (1.0, 2.0),
+    Phase.REFILL: (1.0, 2.0),
+    Phase.UP: (1.25, 2.25),
+    Phase.EMPTY: (1.0, 0.5),
+}
 
 
 class Congestion(Protocol):
     """What recovery asks of a congestion controller."""
 
-    window: int
+    window: int  # bytes that may be on the way
+    rate: float  # bytes per second to leave at
     datagram: int  # bytes in a full datagram
 
-    def on_acked(self, size: int, in_flight: int, rtt: Rtt, now: float) -> None:
+    def on_acked(self, size: int, in_flight: int, delivery: Delivery, rtt: Rtt, now: float) -> None:
         """``size`` bytes arrived; ``in_flight`` were on the way until then."""
 
     def on_lost(self, size: int) -> None:
         """``size`` bytes were declared lost."""
 
-    def on_silence(self) -> None:
-        """Nothing at all came back for several time-outs."""
-
-    def rate(self, rtt: Rtt) -> float:
-        """Bytes per second to leave at."""
+    def restart(self, rtt: Rtt, *, silent: bool = False) -> None:
+        """The path is another one; or it is ``silent``: nothing at all came back for several time-outs."""
 
 
-class DelayWindow:
+class Bottleneck:
     """The default controller."""
 
     def __init__(self, datagram: int = BASE_DATAGRAM) -> None:
-        """Start with a window of 32 small datagrams."""
-        self.window = _START
+        """Start with a window of 16 small datagrams."""
         self.datagram = datagram
-        self._starting = True
-        self._round_ends = 0.0
-        self._round_rtt = float("inf")
-        self._acked = self._lost = self._most_in_flight = 0
+        self.window = _START_DATAGRAMS * BASE_DATAGRAM
+        self.rate = _INFINITE
+        self._cycle = 0
+        self._begin()
 
-    def on_acked(self, size: int, in_flight: int, rtt: Rtt, now: float) -> None:
-        """Gather; judge the round when it is over."""
+    def _begin(self) -> None:
+        self.phase = Phase.STARTUP
+        self._now_best = self._then_best = 0.0  # bytes per second: in this cycle, and in the one before
+        self._bound = self._ceiling = _INFINITE
+        self._usual_loss: float | None = None
+        self._rounds = 0  # in this phase
+        self._full = 0.0  # the rate from which it has to grow
+        self._still = 0  # round trips without growth
+        self._crowded = 0  # round trips in a row with a queue, or an overrun one, that is not of our making
+        self._emptied = 0.0  # when last
+        self._since = 0.0  # when what is on the way had become little enough
+        self._acked = self._lost = 0  # since there was evidence last
+        self._most_in_flight = 0  # in this round trip
+        self._round_rate = 0.0
+        self._lowest = _INFINITE  # round trip, in this round
+        self._lowest_full = self._lowest_empty = _INFINITE  # before the path was emptied, and since
+
+    # -- the model ---------------------------------------------------------------------------------------------------
+
+    @property
+    def bandwidth(self) -> float:
+        """What the bottleneck is taken to deliver, in bytes per second; 0 while nobody knows."""
+        return min(max(self._now_best, self._then_best), self._bound)
+
+    def on_acked(self, size: int, in_flight: int, delivery: Delivery, rtt: Rtt, now: float) -> None:
+        """Gather; think when a round trip is over, or a phase may be."""
         self._acked += size
         self._most_in_flight = max(self._most_in_flight, in_flight)
-        self._round_rtt = min(self._round_rtt, rtt.latest)
-        if now >= self._round_ends:
-            self._judge(rtt)
-            self._round_ends = now + rtt.smoothed
-            self._round_rtt = float("inf")
-            self._acked = self._lost = self._most_in_flight = 0
-
-    def _judge(self, rtt: Rtt) -> None:
-        seen = self._acked + self._lost
-        overrun = seen >= _EVIDENCE * self.datagram and self._lost > _OVERRUN * seen
-        queue = self._round_rtt - rtt.minimum > max(_QUEUE_FLOOR, rtt.minimum / 4)
-        if overrun or queue:
-            self._starting = False
-            self._resize(self.window * 9 // 10)
-        elif self._most_in_flight * 2 >= self.window:  # else the window was not what held us back
-            self._resize(self.window * 2 if self._starting else self.window + max(self.datagram, self.window // 16))
+        self._lowest = min(self._lowest, rtt.latest)
+        rate = delivery.rate
+        self._round_rate = max(self._round_rate, rate)
+        if rate > self._now_best and (not delivery.limited or rate > self._then_best):
+            self._now_best = rate
+            self._set(rtt)
+        if delivery.new_round:
+            self._on_round(delivery.limited, in_flight - size, rtt, now)
+        elif self.phase is Phase.UP or self.phase is Phase.EMPTY:
+            self._steer(delivery.limited, in_flight - size, rtt, now)
 
     def on_lost(self, size: int) -> None:
-        """Remember for the end of the round."""
+        """Remember until there is evidence."""
         self._lost += size
 
-    def on_silence(self) -> None:
-        """Begin again, carefully."""
-        self._resize(self.window // 2)
+    def _on_round(self, limited: bool, in_flight: int, rtt: Rtt, now: float) -> None:
+        self._rounds += 1
+        overrun = self._overrun(rtt)
+        if self.phase is Phase.CRUISE:
+            self._heed(overrun or self._queue(rtt))
+        elif overrun and self.phase in (Phase.UP, Phase.STARTUP):
+            self._ceiling = max(_HEADROOM * self._most_in_flight, self.bandwidth * rtt.minimum)
+        elif self.phase is Phase.UP and self._most_in_flight >= _HEADROOM * self._ceiling:
+            self._ceiling *= _GROWTH
+        self._steer(limited, in_flight, rtt, now, new_round=True, overrun=overrun)
+        self._round_rate = 0.0
+        self._most_in_flight = 0
+        self._lowest = _INFINITE
+        self._set(rtt)
 
-    def rate(self, rtt: Rtt) -> float:
-        """Somewhat more than a window per round trip, so that the window and not the pacer is the limit."""
-        return (2.0 if self._starting else 1.25) * self.window / max(rtt.smoothed, 1e-4)
+    def _overrun(self, rtt: Rtt) -> bool:
+        """Whether clearly more was lost than the path always loses."""
+        seen = self._acked + self._lost
+        datagrams = seen / self.datagram
+        if datagrams < _EVIDENCE:
+            return False
+        loss = self._lost / seen
+        self._acked = self._lost = 0
+        usual = self._usual_loss
+        if self.phase is Phase.CRUISE and not self._queue(rtt):
+            self._usual_loss = min(_MOST_LOSS, loss if usual is None else usual + (loss - usual) / 8)
+        if usual is None:
+            usual = _UNKNOWN_LOSS
+        return loss > usual + _EXCESS + 2.5 * sqrt(max(usual, 0.01) / datagrams)
 
-    def _resize(self, window: int) -> None:
-        self.window = min(_MOST, max(_LEAST_DATAGRAMS * self.datagram, window))
+    def _queue(self, rtt: Rtt) -> bool:
+        """Whether a queue stands, as far as the lowest round trip of this round tells."""
+        return rtt.minimum >= _SHORT and self._lowest > _GROWTH * rtt.minimum + 2 * QUANTUM
 
+    def _heed(self, crowded: bool) -> None:
+        """While cruising: take what arrives for the rate, if others need the path or it has become slower."""
+        if not crowded:
+            self._crowded = 0
+            return
+        self._crowded += 1
+        self._bound = max(self._round_rate, _BACK * self.bandwidth)
 
-class Pacer:
-    """Spreads datagrams over time; short bursts pass, because timers are coarse."""
+    # -- the phases --------------------------------------------------------------------------------------------------
 
-    _BURST_TIME = 0.002  # seconds worth of sending that may leave at once
-    _BURST_BYTES = 10 * BASE_DATAGRAM  # what may always (RFC 9002, section 7.7, allows an initial window)
-    _BURST_DATAGRAMS = 2  # however large they are
+    def _enter(self, phase: Phase) -> None:
+        self.phase = phase
+        self._rounds = 0
 
-    def __init__(self) -> None:
-        """Let the first datagram go at once."""
-        self._next = 0.0
+    def _steer(
+        self, limited: bool, in_flight: int, rtt: Rtt, now: float, *, new_round: bool = False, overrun: bool = False
+    ) -> None:
+        """Go on to the next phase, if it is time."""
+        capacity = self.bandwidth * rtt.minimum
+        match self.phase:
+            case Phase.STARTUP if new_round and not limited and self._is_full(overrun):
+                self._enter(Phase.DOWN)
+            case Phase.DOWN if in_flight <= self.window:
+                self._enter(Phase.CRUISE)
+            case Phase.CRUISE if self._rounds >= _CRUISE[self._cycle % len(_CRUISE)]:
+                self._enter(Phase.REFILL)
+                self._cycle += 1
+                self._bound = _INFINITE
+                if not limited:
+                    self._then_best, self._now_best = self._now_best, self._round_rate
+            case Phase.REFILL if self._rounds:
+                self._enter(Phase.UP)
+            case Phase.UP if overrun or (self._rounds and (limited or self._has_probed(in_flight, capacity))):
+                self._enter(Phase.DOWN)
+            case Phase.EMPTY:
+                self._refill_when_empty(in_flight, rtt, now)
+        if new_round and self.phase is Phase.CRUISE and rtt.minimum >= _SHORT:
+            since = now - max(rtt.confirmed, self._emptied)
+            if since > _RELEARN or (self._crowded >= _CROWDED and now > self._emptied + _RELEARN / 2):
+                self._enter(Phase.EMPTY)
+                self._since = self._lowest_empty = _INFINITE
+                self._lowest_full = self._lowest
 
-    def ready_at(self) -> float:
-        """When the next datagram may leave."""
-        return self._next
+    def _is_full(self, overrun: bool) -> bool:
+        """Whether the start has found the path's rate: it does not grow any more, or what is added is lost."""
+        bandwidth = self.bandwidth
+        if bandwidth >= self._full * _GROWTH:
+            self._full = bandwidth
+            self._still = 0
+            return False
+        self._still += 1
+        return overrun or self._still >= _PLATEAU
 
-    def sent(self, size: int, rate: float, now: float) -> None:
-        """Account for one datagram."""
-        burst = max(self._BURST_TIME, max(self._BURST_BYTES, self._BURST_DATAGRAMS * size) / rate)
-        self._next = max(self._next, now - burst) + size / rate
+    def _has_probed(self, in_flight: int, capacity: float) -> bool:
+        """Whether a quarter more than the path holds is on the way, or all that may be."""
+        return in_flight >= min(_GROWTH * capacity, self._ceiling) or self._rounds >= _PLATEAU
+
+    def _refill_when_empty(self, in_flight: int, rtt: Rtt, now: float) -> None:
+        if in_flight > self.window:
+            return
+        if self._since == _INFINITE:
+            self._since = now
+            self._rounds = 0
+        elif self._rounds:
+            self._lowest_empty = min(self._lowest_empty, rtt.latest)
+            if now >= self._since + _EMPTY:
+                self._learn_from_emptiness(rtt, now)
+                self._emptied = now
+                self._crowded = 0
+                self._enter(Phase.CRUISE)
+                self._set(rtt)
+
+    def _learn_from_emptiness(self, rtt: Rtt, now: float) -> None:
+        lowest = self._lowest_empty
+        if lowest <= _GROWTH * rtt.minimum:
+            # There was a queue, and it is gone: the rate that arrived in spite of it was all there is for us.
+            self._now_best = self._then_best = self.bandwidth
+        elif lowest > 0.9 * self._lowest_full:
+            self._bound = _INFINITE  # there was none: the path is longer than it was
+        elif now < rtt.confirmed + _RELEARN:
+            return  # others fill it
+        rtt.relearn(lowest, now)
+
+    # -- what follows from it ----------------------------------------------------------------------------------------
+
+    def _set(self, rtt: Rtt) -> None:
+        bandwidth = self.bandwidth
+        if not bandwidth:
+            return
+        pace, share = _GAINS[self.phase]
+        bandwidth *= 1 + (self._usual_loss or 0.0) / 2  # for so much to arrive, more has to leave
+        capacity = bandwidth * rtt.minimum
+        least = _LEAST_DATAGRAMS * self.datagram
+        if rtt.minimum < _SHORT:
+            self.rate = _INFINITE
+            window = 2 * capacity + bandwidth * _SCHEDULER
+            least = _START_DATAGRAMS * self.datagram
+        else:
+            self.rate = pace * bandwidth
+            window = share * capacity + QUANTUM * bandwidth
+        if self.phase is Phase.STARTUP:
+            least = max(least, _START_DATAGRAMS * BASE_DATAGRAM)
+        if self._ceiling < window:
+            share = 1.0 if self.phase in (Phase.UP, Phase.STARTUP) else _HEADROOM
+            window = min(window, max(share * self._ceiling, capacity))
+        self.window = min(_MOST, max(least, int(window)))
+
+    def restart(self, rtt: Rtt, *, silent: bool = False) -> None:
+        """Begin again: what was known may be wrong."""
+        self._begin()
+        self.window = _LEAST_DATAGRAMS * self.datagram if silent else _START_DATAGRAMS * BASE_DATAGRAM
+        self.rate = _INFINITE if rtt.minimum < _SHORT else _GAINS[Phase.STARTUP][0] * self.window / rtt.smoothed

@@ -88,6 +88,7 @@ class Departures:
                 peer.waiting_since = now
             yield datagram
             if not outbound.has_more:
+                outbound.recovery.limited()  # by the application
                 return
             frames = []
 

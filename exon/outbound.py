@@ -23,6 +23,7 @@ from exon.wire import encode_frame, encode_token
 _RIDE = 96  # bytes of a datagram kept free of payload, so that a request and an acknowledgement can ride along
 _TOKEN_HEADER = 1 + 1 + 9 + 9 + 5
 _SLICE_HEADER = _TOKEN_HEADER + 9 + 9
+_QUICK_TRIES = 2  # that do not make the next one wait longer, because what waits for slots waits for them
 _CLOSE_TRIES = 8  # at one loss in five each way, one close in three thousand stays unconfirmed
 _SMALL = 1000  # bytes of payload that go into one token, however little room the peer has
 _PROBE_BACKLOG = 1  # datagrams' worth of backlog that make a larger path MTU worth looking for
@@ -62,6 +63,8 @@ class Outbound:
         self._queue: deque[bytes] = deque()
         self._queued_bytes = 0
         self._cut: Cut | None = None
+        self._typical = float(_SMALL)  # bytes of payload in a token, lately
+        self._has_cut = False  # since the path was asked for more
         self._again: deque[Token] = deque()
         self._slices: deque[bytes] = deque()
         self._sliced: Token | None = None
@@ -145,6 +148,7 @@ class Outbound:
                 # A large message is pending until its last fragment is acknowledged, whichever that is.
                 cut.acked += 1
                 self.pending_messages -= cut.acked == cut.count
+        self._ample = self._standby // 2
         self._touched = now
 
     def set_window(self, window: int) -> None:
@@ -196,7 +200,7 @@ class Outbound:
         """The path is a new one."""
         self._distrust_path()
         self._ask_anew()
-        self.recovery.timeouts = 0
+        self.recovery.moved()
 
     def announce(self) -> None:
         """We are somewhere else now: let the peer know, even if there is nothing to send."""
@@ -229,9 +233,14 @@ class Outbound:
 
     @property
     def _standby(self) -> int:
-        """N: envelopes to keep in reserve, two windows' worth (000, section 3.5.1)."""
+        """N: envelopes to keep in reserve (000, section 3.5.1).
+
+        Four windows' worth of tokens as large as lately: half of them are left when more are asked for, and last while
+        the request, or its answer, is lost twice.
+        """
         options = self._options
-        return min(options.max_slots, max(options.min_standby, 2 * self.recovery.congestion.window // self.budget))
+        wanted = 4 * self.recovery.congestion.window / (self._typical + self._overhead)
+        return min(options.max_slots, max(options.min_standby, int(wanted)))
 
     @property
     def has_more(self) -> bool:
@@ -239,8 +248,9 @@ class Outbound:
         return bool(self._queue or self._again or self._slices or self._cut)
 
     def probes_path(self, now: float) -> bool:
-        """Whether to look for a larger path MTU: once there is a backlog."""
-        if self._queued_bytes > _PROBE_BACKLOG * self.mtu.size or self._cut is not None:
+        """Whether to look for a larger path MTU: there is a backlog, or messages have to be cut for want of one."""
+        if self._has_cut or self._queued_bytes > _PROBE_BACKLOG * self.mtu.size:
+            self._has_cut = False
             self.mtu.want(now)
         return self.mtu.deadline() is not None
 
@@ -253,7 +263,7 @@ class Outbound:
         ample = envelopes >= self._ample and self._queued_bytes < envelopes * _SMALL
         if ample and not (self._cut or self._announce or record.closing):
             return None
-        if self._asked_at is not None and now < self._asked_at + self.recovery.patience(self._tries):
+        if self._asked_at is not None and now < self._ask_deadline():
             return None
         if record.closing:
             return self._ask(record.close(), now)
@@ -263,7 +273,6 @@ class Outbound:
     def _shortage(self, record: SendRecord) -> int:
         """How many slots to ask for: none until the reserve falls below half, then enough to fill it up."""
         standby = self._standby
-        self._ample = standby // 2
         if self._announce:
             return 1 + standby
         queued = -(-self._backlog // self.budget) + bool(self._queue)
@@ -288,9 +297,14 @@ class Outbound:
         if self._force:
             return True
         recovery = self.recovery
-        if recovery.pacer.ready_at() > now:
+        if self._slices:
+            return recovery.pacer.ready(recovery.congestion.rate, now)
+        if not recovery.may_send(now):
             return False
-        return bool(self._slices) or (recovery.in_flight < recovery.congestion.window and self._fits_window)
+        fits = self._fits_window
+        if not fits:
+            recovery.limited()
+        return fits
 
     @property
     def _fits_window(self) -> bool:
@@ -319,8 +333,11 @@ class Outbound:
             room -= len(frame)
             first = False
             yield frame, [token]
-        if self._slices and len(self._slices[0]) <= room:
-            yield self._next_slice(now)
+        if self._slices:
+            if len(self._slices[0]) <= room:
+                yield self._next_slice()
+        elif first:
+            self.recovery.limited()
 
     def _next_token(self, record: SendRecord, room: int, first: bool) -> Token | None:
         again = self._again
@@ -348,6 +365,7 @@ class Outbound:
             self._queued_bytes -= len(message)
             chunk = packing.chunk_size(budget)
             self._cut = Cut(message, chunk, -(-len(message) // chunk))
+            self._has_cut = True
         if self._cut is not None:
             return self._fragment(record, self._cut)
         room = budget - packing.HEADER
@@ -359,6 +377,7 @@ class Outbound:
             messages.append(queue.popleft())
         cost = sum(map(len, messages))
         self._queued_bytes -= cost
+        self._typical += (cost - self._typical) / 8
         return record.seal(packing.pack(messages), len(messages), cost)
 
     def _fragment(self, record: SendRecord, cut: Cut) -> Token:
@@ -367,6 +386,7 @@ class Outbound:
         assert record.env == cut.first + cut.done, "fragments have consecutive numbers"
         chunk = cut.message[cut.done * cut.chunk : (cut.done + 1) * cut.chunk]
         payload = packing.pack_fragment(packing.Fragment(cut.first, cut.count, len(cut.message), chunk))
+        self._typical += (len(chunk) - self._typical) / 8
         cut.done += 1
         if cut.done == cut.count:
             self._cut = None
@@ -387,12 +407,12 @@ class Outbound:
             chunk = token.payload[offset : offset + size]
             self._slices.append(encode_frame(Slice(token.s, token.r, offset, total, chunk)))
 
-    def _next_slice(self, now: float) -> tuple[bytes, list[Token]]:
+    def _next_slice(self) -> tuple[bytes, list[Token]]:
         """The next slice; the last one carries the token, as far as recovery is concerned."""
         frame = self._slices.popleft()
         token = self._sliced
         if self._slices or token is None:
-            self.recovery.passed(len(frame), now)
+            self.recovery.passed(len(frame))
             return frame, []
         self._sliced = None
         record = self.record
@@ -456,7 +476,7 @@ class Outbound:
 
     def _ask_deadline(self) -> float:
         assert self._asked_at is not None
-        return self._asked_at + self.recovery.patience(self._tries)
+        return self._asked_at + self.recovery.patience(max(0, self._tries - _QUICK_TRIES))
 
     def deadlines(self, now: float) -> Iterator[float]:
         """When :meth:`expire` or another look at what could leave is due."""
@@ -474,10 +494,10 @@ class Outbound:
         if stuck is not None:
             yield stuck
         if self._slices:
-            yield self.recovery.pacer.ready_at()
+            yield self.recovery.pacer.ready_at
         elif (record.envelopes and (self._queue or self._cut)) or self._again:
             if self.recovery.in_flight < self.recovery.congestion.window and self._fits_window:
-                yield self.recovery.pacer.ready_at()
+                yield self.recovery.pacer.ready_at
             probing = self.mtu.deadline()
             if probing is not None:
                 yield probing

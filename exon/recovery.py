@@ -2,16 +2,19 @@
 
 A datagram is known by its timestamp. The receiver echoes the newest one it has seen, so the sender knows exactly
 which datagram an answer is about, retransmissions included. A token is *lost* when a datagram sent three or more
-places later has arrived, or any later one and 9/8 of a round trip has passed. When no answer comes at all, the oldest
+places later has arrived, or any later one and 9/8 of a round trip has passed; a second copy that is lost, too, is
+noticed in the same way. When no answer comes at all, the oldest
 token goes again as a probe; only repeated silence declares everything lost, because on a busy machine one silent
 time-out is more often the scheduler than the network.
 """
 
 from __future__ import annotations
 
-from attrs import define
+from collections import deque
 
-from exon.congestion import Congestion, DelayWindow, Pacer
+from exon.congestion import Bottleneck, Congestion
+from exon.delivery import Delivery, Mark
+from exon.pacing import Pacer
 from exon.records import Token
 from exon.rtt import Rtt
 from exon.wire import BASE_DATAGRAM
@@ -21,16 +24,19 @@ _SILENT = 3  # time-outs in a row that mean nothing gets through
 _SWALLOWED = 5  # large datagrams lost, and no large one acknowledged, that mean the path carries only small ones now
 
 
-@define(eq=False)
 class Flight:
-    """One datagram on its way."""
+    """One datagram on its way. Written by hand, because one is made for every datagram."""
 
-    time: int
-    order: int
-    sent: float
-    size: int
-    tokens: list[Token]
-    outstanding: int
+    __slots__ = ("mark", "outstanding", "sent", "size", "time", "tokens")
+
+    def __init__(self, time: int, sent: float, size: int, tokens: list[Token], mark: Mark) -> None:
+        """It leaves."""
+        self.time = time
+        self.sent = sent
+        self.size = size
+        self.tokens = tokens
+        self.outstanding = len(tokens)  # 0: done with
+        self.mark = mark
 
 
 class Recovery:
@@ -39,35 +45,56 @@ class Recovery:
     def __init__(self, max_backoff: float, congestion: Congestion | None = None) -> None:
         """``max_backoff`` limits the time between two tries."""
         self.rtt = Rtt()
-        self.congestion: Congestion = congestion if congestion is not None else DelayWindow()
+        self.delivery = Delivery()
+        self.congestion: Congestion = congestion if congestion is not None else Bottleneck()
         self.pacer = Pacer()
         self.in_flight = 0
         self.timeouts = 0  # in a row
         self._max_backoff = max_backoff
-        self._flights: dict[int, Flight] = {}
-        self._order = 0
-        self._newest = -1  # order of the newest datagram known to have arrived
+        self._flights: deque[Flight] = deque()  # in the order of their times, none missing since the first
         self._loss_at: float | None = None
-        self._progress = 0.0  # when something last left or was acknowledged
-        self._echoed = 0
+        self._progress = 0.0  # when something last left, or should have for what was acknowledged last
+        self._echoed = 0  # the newest datagram known to have arrived
+        self._path_since = 0  # what left until then left for another path
         self._large_lost = 0  # since a large datagram was last acknowledged
         self._large_lost_since = 0.0
 
+    def may_send(self, now: float) -> bool:
+        """Whether the path has room for a datagram, and it is time for one."""
+        congestion = self.congestion
+        if self.in_flight < congestion.window:
+            return self.pacer.ready(congestion.rate, now)
+        self.pacer.skip(now)
+        return False
+
     def sent(self, time: int, size: int, tokens: list[Token], now: float) -> None:
         """A datagram with these tokens leaves."""
-        flight = Flight(time, self._order, now, size, tokens, len(tokens))
-        self._order += 1
+        if not self.in_flight:
+            self.delivery.begin(now)
+        flight = Flight(time, now, size, tokens, self.delivery.mark)
         for token in tokens:
-            self._leave(token)
+            if token.flight is not None:
+                self._leave(token)
             token.flight = flight
-        self._flights[time] = flight
+        self._flights.append(flight)
         self.in_flight += size
         self._progress = now
-        self.pacer.sent(size, self.congestion.rate(self.rtt), now)
+        self.pacer.credit -= size
 
-    def passed(self, size: int, now: float) -> None:
+    def passed(self, size: int) -> None:
         """Something leaves that needs no acknowledgement of its own."""
-        self.pacer.sent(size, self.congestion.rate(self.rtt), now)
+        self.pacer.credit -= size
+
+    def limited(self) -> None:
+        """More might leave, but there is nothing more, or no room for it at the peer."""
+        self.delivery.limit(self.in_flight)
+
+    def moved(self) -> None:
+        """The path is another one."""
+        self._path_since = max(self._echoed, self._flights[-1].time if self._flights else 0)
+        self.timeouts = 0
+        self.rtt.restart()
+        self.congestion.restart(self.rtt)
 
     def echoed(self, echo: int, delay: int, microseconds: int, now: float) -> None:
         """A datagram that echoes our timestamp ``echo`` arrived."""
@@ -75,25 +102,39 @@ class Recovery:
             return  # nothing new, or nothing we ever sent
         self._echoed = echo
         self.timeouts = 0
-        self.rtt.sample((microseconds - echo - delay) / 1e6, now)
-        flight = self._flights.get(echo)
-        if flight is not None:
-            self._newest = max(self._newest, flight.order)
+        if echo <= self._path_since:
+            return  # it tells of the path that was
+        rtt = self.rtt
+        rtt.sample((microseconds - echo - delay) / 1e6, now)
+        if rtt.samples == 1:
+            self.congestion.restart(rtt)
 
     def acked(self, tokens: list[Token], now: float) -> None:
         """These tokens were acknowledged and are gone."""
-        before = self.in_flight
+        size = 0
+        newest = None
+        echoed = self._echoed
         for token in tokens:
             flight = token.flight
             if isinstance(flight, Flight):
-                if flight.time <= self._echoed:
-                    self._newest = max(self._newest, flight.order)
-                if flight.size > BASE_DATAGRAM:
-                    self._large_lost = 0
-            self._leave(token)
+                token.flight = None
+                flight.outstanding -= 1
+                if not flight.outstanding:
+                    size += flight.size
+                # Only if this copy of the token arrived; an earlier one may have been faster than it was thought.
+                if flight.time <= echoed and (newest is None or flight.time > newest.time):
+                    newest = flight
         self.timeouts = 0
-        self._progress = now
-        self.congestion.on_acked(before - self.in_flight, before, self.rtt, now)
+        # What left a round trip ago could be acknowledged by now; what left later still has its time.
+        self._progress = max(self._progress, now - self.rtt.smoothed)
+        before = self.in_flight
+        self.in_flight = before - size
+        if newest is not None:
+            if newest.size > BASE_DATAGRAM:
+                self._large_lost = 0
+            if newest.time > self._path_since:
+                self.delivery.arrived(size, newest.mark, newest.sent, self.rtt.minimum, now)
+                self.congestion.on_acked(size, before, self.delivery, self.rtt, now)
 
     def dropped(self, tokens: list[Token]) -> None:
         """These tokens are no longer to be delivered."""
@@ -105,22 +146,32 @@ class Recovery:
         token.flight = None
         if isinstance(flight, Flight):
             flight.outstanding -= 1
-            if not flight.outstanding and self._flights.pop(flight.time, None) is not None:
+            if not flight.outstanding:
                 self.in_flight -= flight.size
+
+    def _oldest(self) -> Flight | None:
+        flights = self._flights
+        while flights:
+            if flights[0].outstanding:
+                return flights[0]
+            flights.popleft()
+        return None
 
     def lost(self, now: float) -> list[Token]:
         """The tokens that must be taken for lost now."""
         self._loss_at = None
-        gone = []
-        for flight in self._flights.values():
-            if flight.order >= self._newest:
-                break
-            overdue = flight.sent + self.rtt.loss_delay
-            if flight.order > self._newest - _REORDER and now < overdue:
-                self._loss_at = overdue
-                break
-            gone.append(flight)
-        return self._give_up(gone, now)
+        flights, echoed = self._flights, self._echoed
+        gone: list[Token] = []
+        while flights and flights[0].time < echoed:
+            flight = flights[0]
+            if flight.outstanding:
+                overdue = flight.sent + self.rtt.loss_delay
+                if now < overdue and (len(flights) <= _REORDER or flights[_REORDER].time > echoed):
+                    self._loss_at = overdue
+                    break
+                self._give_up(flight, gone, now)
+            flights.popleft()
+        return gone
 
     def swallows_large(self, now: float) -> bool:
         """Whether the path seems to carry only small datagrams any more; said once."""
@@ -137,34 +188,43 @@ class Recovery:
 
     def refused(self) -> list[Token]:
         """The tokens that had arrived but found no room; there is room now."""
-        return self._give_up([flight for flight in self._flights.values() if flight.time <= self._echoed], None)
+        tokens: list[Token] = []
+        for flight in self._flights:
+            if flight.time > self._echoed:
+                break
+            self._give_up(flight, tokens, None)
+        return tokens
 
     def expired(self, now: float) -> list[Token]:
         """What to send again because no answer came in time; empty while there is still time."""
-        if not self._flights or now < self._timeout_at():
+        oldest = self._oldest()
+        if oldest is None or now < self._timeout_at():
             return []
         self.timeouts += 1
         self._progress = now
-        if self.timeouts >= _SILENT:
-            self.congestion.on_silence()
-            return self._give_up(list(self._flights.values()), now)
-        oldest = next(iter(self._flights.values()))
-        self._suspect(oldest, now)
-        return [token for token in oldest.tokens if token.flight is oldest]
-
-    def _give_up(self, flights: list[Flight], lost_at: float | None) -> list[Token]:
-        tokens = []
-        for flight in flights:
-            del self._flights[flight.time]
-            self.in_flight -= flight.size
-            if lost_at is not None:
-                self.congestion.on_lost(flight.size)
-                self._suspect(flight, lost_at)
-            for token in flight.tokens:
-                if token.flight is flight:
-                    token.flight = None
-                    tokens.append(token)
+        if self.timeouts < _SILENT:
+            self._suspect(oldest, now)
+            return [token for token in oldest.tokens if token.flight is oldest]
+        tokens: list[Token] = []
+        for flight in self._flights:
+            self._give_up(flight, tokens, now)
+        self._flights.clear()
+        self.congestion.restart(self.rtt, silent=True)
         return tokens
+
+    def _give_up(self, flight: Flight, tokens: list[Token], lost_at: float | None) -> None:
+        """Take a datagram for lost, or for turned away, and gather the tokens that it was the last to carry."""
+        if not flight.outstanding:
+            return
+        flight.outstanding = 0
+        self.in_flight -= flight.size
+        if lost_at is not None:
+            self.congestion.on_lost(flight.size)
+            self._suspect(flight, lost_at)
+        for token in flight.tokens:
+            if token.flight is flight:
+                token.flight = None
+                tokens.append(token)
 
     @property
     def silent(self) -> bool:
@@ -180,7 +240,7 @@ class Recovery:
 
     def deadline(self) -> float | None:
         """When :meth:`lost` or :meth:`expired` has something to say."""
-        if not self._flights:
+        if self._oldest() is None:
             return None
         timeout = self._timeout_at()
         return timeout if self._loss_at is None else min(timeout, self._loss_at)

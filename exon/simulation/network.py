@@ -23,6 +23,7 @@ from exon.engine import Driven
 from exon.events import Event, LookupWanted, PeerRestarted
 from exon.options import Options
 from exon.protocol import CloseReport, Node
+from exon.simulation.link import Link
 from exon.simulation.trace import describe, shorten
 
 _SPIN_SECONDS = 0.001  # of virtual time
@@ -59,7 +60,7 @@ class Host:
     life: int = 0
     pace: float = 0.0  # seconds that the application takes over each delivery
     busy_until: float = 0.0
-    link_free_at: float = 0.0
+    link: Link | None = None  # the line that what it sends has to take
     wakes_at: float = float("inf")
     lives_lost: list[list[tuple[str, bytes]]] = Factory(list)  # what lives that ended without a close had accepted
     farewells: list[Farewell] = Factory(list)  # of lives that were closed
@@ -93,11 +94,13 @@ class Network:
         reorder: float = 0.0,
         latency: float = 0.01,
         bandwidth: float | None = None,
+        jitter: float = 0.1,
         mtu: int = 65507,
         discovery: bool = True,
         trace: Callable[[float, str], None] | None = None,
     ) -> None:
-        """``latency`` is one way, in seconds; ``bandwidth`` in bytes per second, with a queue of 100 ms.
+        """``latency`` is one way, in seconds, ``jitter`` the share of it that varies; ``bandwidth`` in bytes per second
+        is that of every host's own line, with a queue of 100 ms (for other lines see :meth:`add`).
 
         ``reorder`` is the share of datagrams that take up to five times as long; ``discovery`` lets nodes look up
         each other's address (the answer takes a latency, too), without it see :meth:`introduce`. ``trace`` is told
@@ -109,6 +112,7 @@ class Network:
         self.reorder = reorder
         self.latency = latency
         self.bandwidth = bandwidth
+        self.jitter = jitter
         self.mtu = mtu
         self.discovery = discovery
         self.now = 1.0
@@ -129,10 +133,12 @@ class Network:
 
     # -- building ----------------------------------------------------------------------------------------------------
 
-    def add(self, host_id: str, options: Options | None = None, *, pace: float = 0.0) -> Host:
-        """Add a node; ``pace`` is how long its application takes over each delivery."""
+    def add(self, host_id: str, options: Options | None = None, *, pace: float = 0.0, link: Link | None = None) -> Host:
+        """Add a node; ``pace`` is how long its application takes over each delivery, ``link`` its (shared) line."""
+        if link is None and self.bandwidth is not None:
+            link = Link(self.bandwidth, queue=0.1 * self.bandwidth)
         node = self._node(host_id, options, Clock())
-        host = Host(host_id, node, self._build_on(node), self._address(), options, pace=pace)
+        host = Host(host_id, node, self._build_on(node), self._address(), options, pace=pace, link=link)
         self.hosts[host_id] = host
         self._at[host.address] = host
         self._note(f"{host_id} starts at {host.address[0]}")
@@ -390,14 +396,14 @@ class Network:
         random = self.random
         depart = self.now
         source = host.address
-        if self.bandwidth is not None:
-            depart = max(depart, host.link_free_at)
-            if depart - self.now > 0.1:
+        if host.link is not None and len(datagram) <= self.mtu:  # what is too large does not get as far
+            left = host.link.depart(len(datagram), self.now)
+            if left is None:
                 self.datagrams += 1
                 self.lost += 1
                 self._follow("lost in a full queue", source, destination, datagram)
                 return
-            host.link_free_at = depart = depart + len(datagram) / self.bandwidth
+            depart = left
         copies = 1 + (random.random() < self.duplicate)
         self.datagrams += copies
         for copy in range(copies):
@@ -405,7 +411,7 @@ class Network:
                 self.lost += 1
                 self._follow("lost" if len(datagram) <= self.mtu else "too large", source, destination, datagram)
                 continue
-            delay = self.latency * random.uniform(0.9, 1.1)
+            delay = self.latency * random.uniform(1 - self.jitter, 1 + self.jitter)
             if random.random() < self.reorder:
                 delay *= random.uniform(1, 5)
             self._follow("doubled" if copy else "sent", source, destination, datagram)

@@ -189,14 +189,16 @@ def test_slots_are_asked_for_when_half_of_the_reserve_is_used() -> None:
         wire.send("a", "b", b"%d" % i)
         wire.run(0.05)
     assert len(wire.got["b"]) == 10 * reserve + 1
-    assert 10 <= len(requests(wire, since)) <= 25, "twice per reserve, not for every message"
+    asked = [frame.n for parcel in requests(wire, since) for frame in parcel.frames(ReqSlots)]
+    assert len(asked) > 1
+    assert min(asked) >= reserve // 2, "for half a reserve at least, not for every message"
 
 
 def test_a_request_for_slots_rides_with_data_that_leaves_anyway() -> None:
     wire = Wire("a", "b")
     wire.mtu = 1200
-    for _ in range(60):
-        wire.send("a", "b", *[bytes(1000)] * 4)
+    for i in range(300):  # of changing number, so that some reserve runs low in their midst
+        wire.send("a", "b", *[bytes(900)] * (2 + i % 5))
         wire.run(0.05)
     riding = [kinds(parcel) for parcel in requests(wire)[1:] if parcel.has(TokenFrame)]
     assert riding
@@ -226,7 +228,7 @@ def test_the_reserve_grows_with_the_window() -> None:
     since = wire.now
     assert wire["a"].pending("b") == 0
     assert wire["a"].stats().peers["b"].window > 10 * 32 * 1200
-    for _ in range(2000):
+    for _ in range(5000):  # more than half of the largest reserve
         wire.send("a", "b", b"x")
         wire.run(0.001)
     grown = [frame.n for parcel in requests(wire, since) for frame in parcel.frames(ReqSlots)]

@@ -169,6 +169,52 @@ def test_an_echo_of_a_moment_still_to_come_or_of_an_older_one_teaches_nothing() 
     assert path.recovery.rtt.smoothed == after
 
 
+def test_the_end_of_a_burst_is_tried_again_one_and_a_half_round_trips_after_it_left() -> None:
+    path = Path()
+    for _ in range(50):
+        path.measure()
+    left = path.now
+    first, last = path.send(), path.send()
+    path.now = left + RTT
+    path.echo(path.sent_at - 1)
+    path.recovery.acked([first], path.now)  # the answer to its neighbour must not make it wait longer
+    deadline = path.recovery.deadline()
+    assert deadline is not None
+    assert deadline - left == pytest.approx(1.5 * RTT, rel=0.05)
+    path.now = deadline
+    assert path.expired() == [last.s]
+
+
+def test_a_second_copy_that_is_lost_too_is_noticed_by_its_own_time() -> None:
+    path = Path()
+    path.measure()
+    token = path.send()
+    for _ in range(2):
+        for _ in range(3):
+            path.send()
+        path.echo(path.sent_at)
+        assert token.s in path.lost()
+        path.send(token=token)
+    path.echo(path.sent_at)
+    assert token.s not in path.lost()
+
+
+def test_on_another_path_what_was_learnt_and_what_is_still_on_the_way_teach_nothing() -> None:
+    path = Path()
+    path.measure()
+    token = path.send()
+    path.recovery.moved()
+    path.now += 5
+    path.echo(path.sent_at)
+    path.recovery.acked([token], path.now)
+    assert path.recovery.rtt.samples == 0
+    assert path.recovery.delivery.delivered == 1000, "what went before the move"
+    path.send()
+    path.now += 0.3
+    path.echo(path.sent_at)
+    assert path.recovery.rtt.smoothed == pytest.approx(0.301, abs=0.002)
+
+
 def test_what_arrived_and_was_turned_away_goes_again_without_counting_as_lost() -> None:
     path = Path()
     path.measure()
