@@ -252,13 +252,19 @@ class Core:
     def deadline(self) -> float | None:
         """When :meth:`expire` must be called at the latest."""
         due = self.transport.deadline()
-        while self._retries and self._retries[0][3].retry_at != self._retries[0][0]:
-            heappop(self._retries)
-        retry = self._retries[0][0] if self._retries else None
-        return min((when for when in (due, retry, self._round_at) if when is not None), default=None)
+        retries = self._retries
+        while retries and retries[0][3].retry_at != retries[0][0]:
+            heappop(retries)
+        if retries and (due is None or retries[0][0] < due):
+            due = retries[0][0]
+        if self._round_at is not None and (due is None or self._round_at < due):
+            due = self._round_at
+        return due
 
     def events(self) -> Iterator[exon.events.Event]:
         """For the driver: what only it can do."""
+        if not self._lookups and not self.transport.eventful:
+            return
         for event in self.transport.events():
             self._on_transport_event(event)
         while self._lookups:
@@ -414,11 +420,14 @@ class Core:
 
     def _take_in(self) -> None:
         # First that a peer has restarted, then what its new life says: the old links are gone by then.
-        for event in self.transport.events():
-            self._on_transport_event(event)
-        for peer, delivered in self.transport.deliveries():
-            for data in delivered:
-                self._dispatch(peer, data)
+        transport = self.transport
+        if transport.eventful:
+            for event in transport.events():
+                self._on_transport_event(event)
+        if transport.deliverable:
+            for peer, delivered in transport.deliveries():
+                for data in delivered:
+                    self._dispatch(peer, data)
 
     def _dispatch(self, peer: str, data: bytes) -> None:
         try:
@@ -511,6 +520,8 @@ def _needs_answer(message: Message) -> bool:
 def _run_length(outgoing: Outgoing, most: int) -> int:
     """How many messages make up the next run: about a datagram's worth."""
     queue = outgoing.queue
+    if len(queue) == 1:
+        return 1
     count = min(len(queue), _RUN_MESSAGES)
     if not outgoing.mixed and count * _ITEM + sum(map(len, queue)) <= most:
         return count

@@ -62,6 +62,10 @@ class Driven(Protocol):
     def datagrams(self, now: float) -> Iterator[tuple[Address, bytes]]:
         """Everything that wants to leave now."""
 
+    @property
+    def wants_to_send(self) -> bool:
+        """Whether :meth:`datagrams` may have something."""
+
     def deadline(self) -> float | None:
         """When to call :meth:`expire` at the latest."""
 
@@ -169,10 +173,12 @@ class Engine:
         With the lock held, which is released meanwhile. Only for the leader. False when the engine has stopped.
         """
         now = monotonic()
-        try:
-            self._flush(now)
-        except Exception:
-            self._count_error("engine-error")
+        due = self.node.deadline()
+        if self.node.wants_to_send or self._unsent or (due is not None and due <= now):
+            try:
+                self._flush(now)
+            except Exception:
+                self._count_error("engine-error")
         timeout = self._sleep_time(now)
         if deadline is not None:
             timeout = deadline - now if timeout is None else min(timeout, deadline - now)

@@ -157,7 +157,7 @@ class Outbound:
             self._resend(self.recovery.refused())
         self.window = window
         self._largest_window = max(self._largest_window, window)
-        if self._fits_window:
+        if self._stuck_tries and self._fits_window:
             self._stuck_tries = 0
 
     @property
@@ -229,7 +229,11 @@ class Outbound:
     @property
     def budget(self) -> int:
         """Bytes of payload that a token made now may have: what the path carries and the peer may have room for."""
-        return min(self.mtu.size - self._overhead - _RIDE - _TOKEN_HEADER, max(_SMALL, self._largest_window // 2))
+        path = self.mtu.size - self._overhead - _RIDE - _TOKEN_HEADER
+        half = self._largest_window // 2
+        if path <= half:
+            return path
+        return min(path, max(_SMALL, half))
 
     @property
     def _standby(self) -> int:
@@ -259,9 +263,7 @@ class Outbound:
         record = self._records.send.get(self.peer)
         if record is None:
             return None
-        envelopes = record.sck - record.env
-        ample = envelopes >= self._ample and self._queued_bytes < envelopes * _SMALL
-        if ample and not (self._cut or self._announce or record.closing):
+        if self._has_ample(record) and not record.closing:
             return None
         if self._asked_at is not None and now < self._ask_deadline():
             return None
@@ -269,6 +271,15 @@ class Outbound:
             return self._ask(record.close(), now)
         n = self._shortage(record)
         return self._ask(record.request(n), now) if n else None
+
+    def _has_ample(self, record: SendRecord) -> bool:
+        """Whether there are envelopes enough in any case, which is cheaper to find out than how many are missing."""
+        envelopes = record.sck - record.env
+        enough = envelopes >= self._ample and self._queued_bytes < envelopes * _SMALL
+        return enough and self._cut is None and not self._announce
+
+    def _needs_slots(self, record: SendRecord) -> bool:
+        return not self._has_ample(record) and self._shortage(record) > 0
 
     def _shortage(self, record: SendRecord) -> int:
         """How many slots to ask for: none until the reserve falls below half, then enough to fill it up."""
@@ -486,7 +497,7 @@ class Outbound:
         recovery = self.recovery.deadline()
         if recovery is not None:
             yield recovery
-        if self._asked_at is not None and (record.closing or self._shortage(record)):
+        if self._asked_at is not None and (record.closing or self._needs_slots(record)):
             yield self._ask_deadline()
         if self.idle and not record.closing:
             yield now if self.hurry else self._touched + self._options.idle_timeout

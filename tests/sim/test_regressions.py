@@ -21,7 +21,8 @@ def test_probes_of_a_record_find_the_life_that_came_after(seed: int) -> None:
 
 
 @pytest.mark.parametrize(
-    ("name", "seed"), [("slow-consumer", 0), ("slow-link", 7), ("shrinking-path", 5), ("restarts-large", 0)]
+    ("name", "seed"),
+    [("slow-consumer", 0), ("slow-link", 7), ("shrinking-path", 5), ("restarts-large", 0), ("loss", 21)],
 )
 def test_a_request_for_slots_that_is_no_longer_needed_leaves_no_deadline_in_the_past(name: str, seed: int) -> None:
     run(name, seed)
