@@ -242,7 +242,8 @@ class Core:
 
     def datagrams(self, now: float) -> Iterator[tuple[Address, bytes]]:
         """Everything that wants to leave now."""
-        self._take_in()
+        if self.transport.deliverable:
+            self._take_in()
         self._hand_over(now)
         while self.transport.deliverable:  # sockets of this node talk to each other
             self._take_in()

@@ -14,7 +14,7 @@ from exon.inbound import Inbound
 from exon.peer import Peer
 from exon.records import Token
 from exon.state import State
-from exon.wire import CLOSING, Header, constant_part, encode, encode_frame, seal
+from exon.wire import CLOSING, Header, constant_part, encode, encode_frame, encode_token, seal
 
 _RIDE = 96  # bytes of answers that may ride with a full token (see outbound)
 
@@ -57,12 +57,13 @@ class Departures:
                 frames.append(encode_frame(self._state.records.probe(record, peer.window)))
         due = inbound.ack_due
         if due is not None and (due <= now or not peer.outbound.idle):
-            frames += map(encode_frame, inbound.take_acks(peer.receive_record(inbound.epoch), peer.window))
+            frames += [encode_frame(ack) for ack in inbound.take_acks(peer.receive_record(inbound.epoch), peer.window)]
         return frames
 
     def _tokens(self, peer: Peer, epoch: int, frames: list[bytes], now: float) -> Iterator[tuple[Address, bytes]]:
         """Requests and tokens, the answers riding with the first of them."""
         outbound = peer.outbound
+        record = outbound.record
         address = peer.route(epoch)
         if address is None:
             return
@@ -74,7 +75,11 @@ class Departures:
             if request is not None:
                 frames.append(encode_frame(request))
             tokens: list[Token] = []
-            if outbound.has_more:
+            token = outbound.quick_token(record, now) if record is not None else None
+            if token is not None:
+                frames.append(encode_token(token.s, token.r, token.payload))
+                tokens.append(token)
+            elif outbound.has_more:
                 room = outbound.mtu.size - peer.overhead
                 for frame, carried in outbound.tokens(room - sum(map(len, frames)), now):
                     frames.append(frame)

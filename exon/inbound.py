@@ -6,7 +6,6 @@ Like :mod:`exon.outbound` it decides *when*, never *whether*: slots and verdicts
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Iterator
 
 from attrs import Factory, define
 
@@ -122,24 +121,26 @@ class Inbound:
         if self._unanswered >= 2:
             self.ack_due = now
 
-    def take_acks(self, record: ReceiveRecord | None, window: int) -> Iterator[Ack]:
+    def take_acks(self, record: ReceiveRecord | None, window: int) -> list[Ack]:
         """Everything that is owed, newest ranges first in importance."""
         self.ack_due = None
         self._unanswered = 0
         self.last_window = window
+        taken: list[Ack] = []
         acks, self._acks = self._acks, {}
         if record is not None:
             # What was consumed lately is said again: a lost acknowledgement then costs no retransmission.
             lately = record.slots.gaps(record.base, min(record.sck, self._highest + 1), _MOST_RANGES)
             owed = acks.pop(record.rck, None)
             if owed is None or len(lately) < _MOST_RANGES:  # everything that is owed is among them
-                yield Ack(record.rck, window, tuple(lately))
+                taken = [Ack(record.rck, window, tuple(lately))]
             else:
                 for start, stop in lately:
                     owed.add(start, stop)
-                yield Ack(record.rck, window, tuple(owed)[-_MOST_RANGES:])
+                taken = [Ack(record.rck, window, tuple(owed)[-_MOST_RANGES:])]
         for r, owed in acks.items():
-            yield Ack(r, window, tuple(owed)[-_MOST_RANGES:])
+            taken.append(Ack(r, window, tuple(owed)[-_MOST_RANGES:]))
+        return taken
 
     # -- large messages ----------------------------------------------------------------------------------------------
 

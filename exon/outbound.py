@@ -350,6 +350,22 @@ class Outbound:
         elif first:
             self.recovery.limited()
 
+    def quick_token(self, record: SendRecord, now: float) -> Token | None:
+        """The next token, if it is as simple as it usually is: one message, which fits, and nothing to send again."""
+        queue = self._queue
+        if len(queue) != 1 or self._again or self._slices or self._cut is not None or self._force:
+            return None
+        size = len(queue[0])
+        if record.env >= record.sck or record.closing or not packing.fits(queue[0], self.budget):
+            return None
+        recovery = self.recovery
+        if recovery.in_flight + size + packing.HEADER > self.window or not recovery.may_send(now):
+            return None
+        self._queued_bytes = 0
+        self._typical += (size - self._typical) / 8
+        self._counters.tokens_sent += 1
+        return record.seal(packing.pack([queue.popleft()]), 1, size)
+
     def _next_token(self, record: SendRecord, room: int, first: bool) -> Token | None:
         again = self._again
         while again:
@@ -441,6 +457,8 @@ class Outbound:
 
     def check_losses(self, now: float) -> None:
         """After an acknowledgement: what was overtaken goes again."""
+        if not self.recovery.in_flight:
+            return
         self._resend(self.recovery.lost(now))
         if self.recovery.swallows_large(now):
             self._distrust_path()
