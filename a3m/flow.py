@@ -69,6 +69,7 @@ class Incoming:
     received: int = 0  # messages that arrived
     goal: int | None = None  # messages that the peer ever sent, once it said so
     queue: deque[Item] = Factory(deque)  # for the application, in order if that was promised
+    mixed: bool = False  # whether anything ever came that was not plain bytes
     owed: int = 0  # taken by the application, not yet given back
     done: int = 0  # taken by the application in all
     _next: int = 0

@@ -18,7 +18,6 @@ from __future__ import annotations
 
 from collections import deque
 from contextlib import suppress
-from operator import countOf
 from typing import Any
 
 from a3m.flow import Item
@@ -95,10 +94,17 @@ class Lanes(SocketCore):
     def withdraw(self, message: bytes) -> None:
         """A message got into the lane while that was being closed: if the socket is, too, the message was not sent."""
         self.settle()
-        if self._closing and self._lane:
+        if self._closing and message in self._lane:
             self._lane.remove(message)
             self.check_open()
-        self.core.lanes[self] = None
+        if self._lane:
+            self.core.lanes[self] = None  # a credit that comes will take it along
+
+    def discard_held(self) -> int:
+        """Messages that came just when the last link went, of a socket that is closed now."""
+        held = len(self._lane)
+        del self._lane[:held]
+        return held
 
     def can_send_now(self) -> bool:
         """Whether there is credit that no message in the lane needs."""
@@ -133,7 +139,8 @@ class Lanes(SocketCore):
             return False
         links, items = self.borrow()
         self._lenders, self._borrowed = links, items
-        if type(self).present is SocketCore.present and countOf(map(type, items), bytes) == len(items):
+        plain = not any(link.incoming is None or link.incoming.mixed for link in links)
+        if plain and type(self).present is SocketCore.present:
             self._batch.extend(items)
         else:
             number = len(links)

@@ -107,12 +107,19 @@ def from_body(body: Item) -> bytes | tuple[bytes, ...]:
     return body if type(body) is bytes else tuple(body)
 
 
-def check_run(first: Any, run: Any) -> None:
-    """Raise :class:`Malformed` unless this, which came over the network, is a number and messages."""
+def check_run(first: Any, run: Any) -> bool:
+    """Whether all messages of a run are plain bytes. Raises :class:`Malformed` if it is no run.
+
+    >>> check_run(0, [b"a", b"b"]), check_run(0, [b"a", [b"b", b"c"]])
+    (True, False)
+    """
     if type(first) is not int or type(run) is not list:
         raise Malformed
-    if countOf(map(type, run), bytes) != len(run) and not all(map(is_item, run)):
+    if countOf(map(type, run), bytes) == len(run):
+        return True
+    if not all(map(is_item, run)):
         raise Malformed
+    return False
 
 
 def is_item(item: Any) -> bool:

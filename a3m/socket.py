@@ -150,6 +150,7 @@ class Socket(Lanes):
         """End a link, after everything that was sent over it has arrived; with ``force`` at once."""
         other = SocketId.parse(peer)
         with self.core.lock:
+            self.settle()
             self.manager.unlink(other, force)
             self.links_changed()
             self.core.work()

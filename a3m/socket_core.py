@@ -128,7 +128,11 @@ class SocketCore:
         return done
 
     def settle(self) -> None:
-        """Before links change: let go of what was accepted and not yet given to one. For shells that do that."""
+        """Before links change: give what was accepted in passing to a link. For shells that do that."""
+
+    def discard_held(self) -> int:
+        """The socket is closed: give up what was accepted in passing and found no link any more; how many that was."""
+        return 0
 
     def push(self, link: Link, item: Item) -> None:
         """Send over a link that has credit."""
@@ -170,7 +174,10 @@ class SocketCore:
                 self._readable.remove(link)
                 self._unread.discard(link)
             else:
-                shares.append([queue.popleft() for _ in range(turns)])
+                everything = list(queue)  # a deque lets go of many only by letting go of all, and that is quick
+                shares.append(everything[:turns])
+                queue.clear()
+                queue.extend(everything[turns:])
         return links, shares[0] if len(shares) == 1 else list(chain.from_iterable(zip(*shares, strict=True)))
 
     def return_unused(self, link: Link, items: list[Item]) -> None:
@@ -349,6 +356,7 @@ class SocketCore:
     def _check_closed(self) -> None:
         if self._closing and not self._closed and not self.manager.links:
             self._closed = True
+            self.core.given_up += self.discard_held()
             self.core.remove(self)
             self._queue.wake_all(EVENTS | POLLLINK)
 
@@ -441,19 +449,19 @@ class SocketCore:
     def _on_data(self, sender: SocketId, message: Message) -> None:
         if len(message.body) != 2:
             raise Malformed
-        check_run(*message.body)
+        plain = check_run(*message.body)
         link = self.manager.on_traffic(sender, message)
         if link is not None:
-            self._accept(link, *message.body)
+            self._accept(link, *message.body, plain)
             self.manager.check_done(link)
 
     def on_run(self, link: Link, first: Any, run: Any) -> None:
         """A run of messages came over an established link."""
-        check_run(first, run)
-        self._accept(link, first, run)
+        self._accept(link, first, run, check_run(first, run))
 
-    def _accept(self, link: Link, first: int, run: list[Item]) -> None:
+    def _accept(self, link: Link, first: int, run: list[Item], plain: bool) -> None:
         assert link.incoming is not None
+        link.incoming.mixed |= not plain
         queue = link.incoming.queue
         before = len(queue)
         if not link.incoming.accept(first, run):

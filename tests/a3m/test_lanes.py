@@ -1,0 +1,231 @@
+"""What passes sockets without their lock: nothing is lost, doubled or out of order, and every credit comes back."""
+
+from __future__ import annotations
+
+import pytest
+
+import a3m
+from a3m.lanes import BATCH, SMALL
+from tests.a3m.nodes import Nodes, eventually, in_background, linked, result
+
+MANY = 20_000
+
+
+def numbers(count: int) -> list[bytes]:
+    return [b"%d" % number for number in range(count)]
+
+
+def streaming(nodes: Nodes, **options: object) -> tuple[a3m.PushSocket, a3m.PullSocket]:
+    """A sender whose lane is open: something is on the way."""
+    a, b = nodes.pair()
+    push, pull = a.push("out"), b.pull("in", **options)
+    linked(push, pull)
+    for _ in range(1000):
+        push.send(b"warm")
+        if push._limit:
+            break
+    assert push._limit, "the lane never opened"
+    return push, pull
+
+
+def skip_warm(pull: a3m.PullSocket) -> bytes:
+    """The first message after those that opened the lane."""
+    while (message := pull.recv(timeout=30)) == b"warm":
+        pass
+    assert isinstance(message, bytes)
+    return message
+
+
+# ---- sending ---------------------------------------------------------------------------------------------------------
+
+
+def test_order_and_number_are_kept(nodes: Nodes) -> None:
+    push, pull = streaming(nodes)
+
+    def send() -> bool:
+        for message in numbers(MANY):
+            push.send(message)
+        return push.close(timeout=30)
+
+    sending = in_background(send)
+    assert [skip_warm(pull), *pull] == numbers(MANY)
+    assert result(sending)
+
+
+def test_small_and_large_messages_keep_their_order(nodes: Nodes) -> None:
+    push, pull = streaming(nodes)
+    sent = [b"%d " % number + bytes(SMALL if number % 7 == 3 else 1) for number in range(2000)]
+
+    def send() -> None:
+        for message in sent:
+            push.send(message)
+
+    sending = in_background(send)
+    assert [skip_warm(pull), *(pull.recv(timeout=30) for _ in sent[1:])] == sent
+    result(sending)
+
+
+def test_what_is_in_the_lane_arrives_before_an_unlink(nodes: Nodes) -> None:
+    push, pull = streaming(nodes)
+    for message in numbers(100):
+        push.send(message)
+    push.unlink(pull.id)
+    assert [skip_warm(pull), *pull] == numbers(100)
+
+
+def test_messages_in_the_lane_are_counted(nodes: Nodes) -> None:
+    push, pull = streaming(nodes)
+    before = push.stats().sent
+    for message in numbers(50):
+        push.send(message)
+    assert push.stats().sent == before + 50
+    assert push.link_to(pull.id).info().sent == before + 50
+
+
+def test_the_lane_holds_no_more_than_there_are_credits(nodes: Nodes) -> None:
+    push, pull = streaming(nodes, capacity=40)
+    room = 40 - push.stats().sent
+    for _ in range(room):
+        push.send(b"x", timeout=0)
+    with pytest.raises(a3m.Timeout):
+        push.send(b"x", timeout=0)
+    assert push.stats().sent == 40
+    assert pull.recv(timeout=30) == b"warm"
+
+
+def test_a_message_that_meets_a_closing_lane_is_not_lost_and_not_sent(nodes: Nodes) -> None:
+    push, pull = streaming(nodes)
+    closed = in_background(push.close, timeout=30)
+    eventually(lambda: push.closed)
+    # As if a thread had found the lane open just before: it puts its message in, looks again, and finds it closed.
+    with push.core.lock:
+        push._lane.append(b"late")
+        with pytest.raises(a3m.Closed):
+            push.withdraw(b"late")
+        assert push._lane == []
+    assert set(pull) == {b"warm"}
+    assert result(closed)
+
+
+def test_a_message_that_meets_a_lane_being_emptied_is_sent(nodes: Nodes) -> None:
+    push, pull = streaming(nodes)
+    with push.core.lock:
+        push.settle()
+        push._lane.append(b"late")
+        push.withdraw(b"late")
+        push.core.work()
+    assert skip_warm(pull) == b"late"
+
+
+def test_a_message_that_finds_no_link_any_more_is_reported(nodes: Nodes) -> None:
+    push, pull = streaming(nodes)
+    push.unlink(pull.id)
+    push.wait_unlinked(timeout=30)
+    # As if a thread had found room just before the link went.
+    with push.core.lock:
+        push._lane.append(b"late")
+        push.withdraw(b"late")
+    push.close(timeout=30)
+    assert push.core.count_undelivered() == (1, 0)
+
+
+def test_a_message_that_finds_no_link_any_more_goes_over_the_next(nodes: Nodes) -> None:
+    push, pull = streaming(nodes)
+    push.unlink(pull.id)
+    push.wait_unlinked(timeout=30)
+    with push.core.lock:
+        push._lane.append(b"late")
+        push.withdraw(b"late")
+    linked(push, pull)
+    assert skip_warm(pull) == b"late"
+
+
+def test_a_pattern_that_looks_at_every_message_has_no_lane(nodes: Nodes) -> None:
+    class Loud(a3m.PushSocket):
+        def try_send(self, item: bytes) -> object:
+            return super().try_send(item.upper())
+
+    a, b = nodes.pair()
+    loud, pull = a.socket(Loud, "out"), b.pull("in")
+    linked(loud, pull)
+    for _ in range(300):
+        loud.send(b"hello")
+        assert not loud._limit
+    assert {pull.recv(timeout=30) for _ in range(300)} == {b"HELLO"}
+
+
+def test_a_full_lane_is_about_a_datagram(nodes: Nodes) -> None:
+    push, _ = streaming(nodes, capacity=100_000)
+    for _ in range(1000):
+        push.send(bytes(1000))  # from now on it knows how large messages are
+    for _ in range(3000):
+        push.send(bytes(1000))
+        assert len(push._lane) * 1000 <= BATCH
+
+
+# ---- receiving -------------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("batch", [0.01, 0.25, 0.3, 1.0])
+@pytest.mark.parametrize("capacity", [1, 2, 3, 10, 1024])
+def test_every_credit_comes_back(nodes: Nodes, capacity: int, batch: float) -> None:
+    a, b = nodes.pair()
+    push, pull = a.push("out"), b.pull("in", capacity=capacity, batch=batch)
+    linked(push, pull)
+    count = 5 * capacity + 1
+    sending = in_background(push.send_many, numbers(count))
+    assert [pull.recv(timeout=30) for _ in range(count)] == numbers(count)
+    assert result(sending) == count
+    # What is not given back yet is less than a batch.
+    least = capacity - max(1, int(capacity * batch)) + 1
+    eventually(lambda: push.link_to(pull.id).info().credits >= least)
+
+
+def test_a_socket_with_several_links_takes_turns(nodes: Nodes) -> None:
+    a, b = nodes.pair()
+    pull = b.pull("in")
+    pushes = [a.push(f"out {name}") for name in "abc"]
+    for push, name in zip(pushes, (b"a", b"b", b"c"), strict=True):
+        linked(push, pull)
+        assert push.send_many([name] * 90) == 90
+    eventually(lambda: pull.stats().queued == 270)
+    taken = [pull.recv(timeout=30) for _ in range(270)]
+    assert taken == [taken[0], taken[1], taken[2]] * 90
+    assert {taken[0], taken[1], taken[2]} == {b"a", b"b", b"c"}
+
+
+def test_what_was_borrowed_and_not_taken_is_still_there(nodes: Nodes) -> None:
+    a, b = nodes.pair()
+    push, pull = a.push("out"), b.pull("in", capacity=100)
+    linked(push, pull)
+    push.send_many(numbers(60))
+    eventually(lambda: pull.stats().queued == 60)
+    assert pull.recv() == b"0"
+    assert len(pull._batch) > 0
+    assert pull.link_to(push.id).info().queued == 59
+    assert (pull.stats().received, pull.stats().queued) == (1, 59)
+    assert pull.recv_many(2) == [b"1", b"2"]
+    assert [pull.recv(timeout=30) for _ in range(57)] == numbers(60)[3:]
+
+
+def test_parts_and_plain_messages_keep_their_order(nodes: Nodes) -> None:
+    a, b = nodes.pair()
+    push, pull = a.push("out"), b.pull("in")
+    linked(push, pull)
+    messages: list[object] = [b"1", (b"2", b"3"), b"4", (b"5", b"")]
+    push.send_many(messages)  # type: ignore[arg-type]
+    eventually(lambda: pull.stats().queued == 4)
+    assert [pull.recv(timeout=30) for _ in messages] == messages
+
+
+def test_a_closed_socket_still_gives_what_was_borrowed(nodes: Nodes) -> None:
+    a, b = nodes.pair()
+    push, pull = a.push("out"), b.pull("in")
+    linked(push, pull)
+    push.send_many(numbers(10))
+    eventually(lambda: pull.stats().queued == 10)
+    assert pull.recv() == b"0"
+    assert pull.close(timeout=30)
+    assert [pull.recv() for _ in range(9)] == numbers(10)[1:]
+    with pytest.raises(a3m.Closed):
+        pull.recv()
