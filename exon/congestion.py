@@ -46,6 +46,8 @@ _BACK = 0.7  # the bound falls by no more in a round trip
 _HEADROOM = 0.85  # of the ceiling, except to probe
 _RELEARN = 5.0  # seconds without seeing the round trip without a queue
 _EMPTY = 0.1  # seconds for others that share the bottleneck to empty it, too
+_NOTICE = 1.0625  # of the shortest round trip: more is a queue, if a short one
+_DRAIN = 0.95  # of the rate, to let that drain
 _CROWDED = 4  # round trips in a row that replace what was thought of the path
 _SHORT = 0.001  # seconds: paths shorter than this are not paced
 _SCHEDULER = 0.01  # seconds that processes at both ends may not run
@@ -116,6 +118,7 @@ class Bottleneck:
         self._acked = self._lost = 0  # since there was evidence last
         self._most_in_flight = 0  # in this round trip
         self._round_rate = 0.0
+        self._drains = False  # a little was in the queue throughout the last round trip
         self._lowest = _INFINITE  # round trip, in this round
         self._lowest_full = self._lowest_empty = _INFINITE  # before the path was emptied, and since
 
@@ -132,10 +135,11 @@ class Bottleneck:
         self._most_in_flight = max(self._most_in_flight, in_flight)
         self._lowest = min(self._lowest, rtt.latest)
         rate = delivery.rate
-        self._round_rate = max(self._round_rate, rate)
-        if rate > self._now_best and (not delivery.limited or rate > self._then_best):
-            self._now_best = rate
-            self._set(rtt)
+        if rate > self._round_rate:
+            self._round_rate = rate
+            if rate > self._now_best and (not delivery.limited or rate > self._then_best):
+                self._now_best = rate
+                self._set(rtt)
         if delivery.new_round:
             self._on_round(delivery.limited, in_flight - size, rtt, now)
         elif self.phase is Phase.UP or self.phase is Phase.EMPTY:
@@ -155,6 +159,7 @@ class Bottleneck:
         elif self.phase is Phase.UP and self._most_in_flight >= _HEADROOM * self._ceiling:
             self._ceiling *= _GROWTH
         self._steer(limited, in_flight, rtt, now, new_round=True, overrun=overrun)
+        self._drains = self._lowest > _NOTICE * rtt.minimum + QUANTUM
         self._round_rate = 0.0
         self._most_in_flight = 0
         self._lowest = _INFINITE
@@ -269,7 +274,7 @@ class Bottleneck:
         if not bandwidth:
             return
         pace, share = _GAINS[self.phase]
-        bandwidth *= 1 + (self._usual_loss or 0.0) / 2  # for so much to arrive, more has to leave
+        bandwidth /= 1 - (self._usual_loss or 0.0)  # for so much to arrive, more has to leave
         capacity = bandwidth * rtt.minimum
         least = _LEAST_DATAGRAMS * self.datagram
         if rtt.minimum < _SHORT:
@@ -277,8 +282,9 @@ class Bottleneck:
             window = 2 * capacity + bandwidth * _SCHEDULER
             least = _START_DATAGRAMS * self.datagram
         else:
-            self.rate = pace * bandwidth
-            window = share * capacity + QUANTUM * bandwidth
+            # Timers make rate samples vary, and the highest of many is too high: what that puts in the queue must go.
+            self.rate = (_DRAIN if self._drains and self.phase is Phase.CRUISE else pace) * bandwidth
+            window = share * capacity + 2 * QUANTUM * bandwidth
         if self.phase is Phase.STARTUP:
             least = max(least, _START_DATAGRAMS * BASE_DATAGRAM)
         if self._ceiling < window:

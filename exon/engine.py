@@ -146,11 +146,10 @@ class Engine:
         With the lock held.
         """
         self._stints += 1
-        now = monotonic()
         try:
             if read:
-                self._read(now)
-            self._flush(now)
+                self._read()
+            self._flush(monotonic())
         except Exception:  # not the caller's fault, and what the caller did is done: the engine goes on with the rest
             self._count_error("engine-error")
             self.wake()
@@ -326,18 +325,19 @@ class Engine:
             if descriptor == self._wake_read:
                 self._drain_wakes()
             elif descriptor == self.udp.fileno() and what & _READABLE:
-                now = monotonic()
-                more = self._read(now)
-                self.node.expire(now)
+                more = self._read()
+                self.node.expire(monotonic())
         return more
 
-    def _read(self, now: float) -> bool:
+    def _read(self) -> bool:
         """Take in what has arrived; whether there may be more."""
         for _ in range(_READS):
             datagrams = self.udp.receive()
             if not datagrams:
                 return False
-            self._receive(datagrams, now)
+            # Not the time before the first: what came while others were worked on would seem to have come earlier, and
+            # the shortest round trip shorter than it is.
+            self._receive(datagrams, monotonic())
         return True
 
     def _receive(self, datagrams: Sequence[tuple[bytes, Address]], now: float) -> None:

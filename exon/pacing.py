@@ -9,7 +9,7 @@ from __future__ import annotations
 from exon.wire import BASE_DATAGRAM
 
 QUANTUM = 0.001  # seconds worth of sending that leave together
-_SAVED = 0.004  # seconds worth of sending that may be made up for
+_SAVED = 0.008  # seconds worth of sending that may be made up for
 _START = 10 * BASE_DATAGRAM  # what may always (RFC 9002, section 7.7, allows an initial window)
 _UNPACED = float("inf")
 
@@ -17,12 +17,13 @@ _UNPACED = float("inf")
 class Pacer:
     """A bucket of bytes that fills at the rate; the last datagram may overdraw it."""
 
-    __slots__ = ("_at", "credit", "ready_at")
+    __slots__ = ("_at", "credit", "late", "ready_at")
 
     def __init__(self) -> None:
         """Let the first datagrams go at once."""
         self.credit = float(_START)  # bytes that may leave at once; whoever sends takes off what left
         self.ready_at = 0.0  # when to ask again, after a no
+        self.late = False  # the last answer came too late to make up for all that could have left
         self._at = 0.0
 
     def ready(self, rate: float, now: float) -> bool:
@@ -32,7 +33,9 @@ class Pacer:
         if rate == _UNPACED:
             self.credit, self._at = 1.0, now
             return True
-        credit = min(self.credit + (now - self._at) * rate, max(_SAVED * rate, _START))
+        credit, most = self.credit + (now - self._at) * rate, max(_SAVED * rate, _START)
+        self.late = credit > most
+        credit = min(credit, most)
         self.credit, self._at = credit, now
         quantum = QUANTUM * rate
         if credit >= 0.99 * quantum:  # not all of it: at the announced moment rounding must not make it wait again

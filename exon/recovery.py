@@ -62,10 +62,16 @@ class Recovery:
     def may_send(self, now: float) -> bool:
         """Whether the path has room for a datagram, and it is time for one."""
         congestion = self.congestion
-        if self.in_flight < congestion.window:
-            return self.pacer.ready(congestion.rate, now)
-        self.pacer.skip(now)
-        return False
+        pacer = self.pacer
+        if self.in_flight >= congestion.window:
+            pacer.skip(now)
+            return False
+        if pacer.credit > 0:
+            return True
+        ready = pacer.ready(congestion.rate, now)
+        if ready and pacer.late:
+            self.delivery.limit(self.in_flight)  # by ourselves, or by whoever did not let us run
+        return ready
 
     def sent(self, time: int, size: int, tokens: list[Token], now: float) -> None:
         """A datagram with these tokens leaves."""

@@ -136,7 +136,7 @@ def test_a_path_that_becomes_slower_is_believed_and_its_queue_goes() -> None:
     path.longest = 0.0
     control = path.run(2.0)
     assert control.bandwidth == pytest.approx(path.bandwidth, rel=0.02)
-    assert path.longest < 0.5 * path.base
+    assert path.longest < path.base
 
 
 def test_a_path_that_becomes_longer_is_believed() -> None:

@@ -34,7 +34,7 @@ def test_the_first_datagrams_leave_at_once() -> None:
 @given(st.floats(1e4, 1e9), st.integers(100, 65000), st.floats(0.0, 100_000.0))
 def test_no_more_than_the_rate_and_a_burst(rate: float, size: int, start: float) -> None:
     left = paced(Pacer(), rate, size, start, 200)
-    burst = START + max(0.004 * rate, START) + 2 * size
+    burst = START + max(0.008 * rate, START) + 2 * size
     for count, when in enumerate(left):
         assert count * size <= (when - start) * rate * 1.02 + burst
 
@@ -49,6 +49,15 @@ def test_what_a_millisecond_is_worth_leaves_together() -> None:
     pauses = [later - earlier for earlier, later in pairwise(left) if later > earlier]
     assert min(pauses) > 0.9 * QUANTUM
     assert len(pauses) < 2000 / 15
+
+
+def test_less_than_a_quantum_does_not_leave_when_it_is_asked_for_early() -> None:
+    pacer = Pacer()
+    now = paced(pacer, rate=20e6, size=1000, start=0.0, datagrams=2000)[-1]
+    pacer.credit = 0.0
+    assert not pacer.ready(20e6, now + QUANTUM / 2)
+    assert pacer.ready_at == pytest.approx(now + QUANTUM)
+    assert pacer.ready(20e6, pacer.ready_at)
 
 
 def test_a_driver_that_wakes_late_makes_up_for_it() -> None:

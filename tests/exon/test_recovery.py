@@ -66,6 +66,21 @@ def test_a_token_overtaken_by_three_datagrams_is_lost_at_once() -> None:
     assert path.lost() == [first.s]
 
 
+def test_a_token_overtaken_by_two_of_many_is_not_lost_yet() -> None:
+    path = Path()
+    path.measure()
+    first = path.send()
+    for _ in range(2):
+        path.send()
+    second_next = path.sent_at
+    for _ in range(5):
+        path.send()
+    path.echo(second_next)
+    assert path.lost() == []
+    path.echo(second_next + 1000)
+    assert first.s in path.lost()
+
+
 def test_a_token_overtaken_by_one_datagram_is_lost_after_a_little_more_than_a_round_trip() -> None:
     path = Path()
     path.measure()

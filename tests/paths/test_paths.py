@@ -46,6 +46,7 @@ def test_one_actor_waits_for_a_lost_datagram_no_longer_than_one_and_a_half_round
     lab.run(until=lab.now + 20)
     assert lab.percentile(0.5) < 0.0105
     assert lab.percentile(0.95) < 0.030
+    assert lab.outbound("a", "b").mtu.size > 1200, "requests had to be cut, so more was asked of the path"
 
 
 def test_actors_scale_until_the_path_is_full() -> None:
