@@ -11,7 +11,17 @@ from a3m.async_socket import ReqSocket, RouterSocket, Socket, SubSocket, XPubSoc
 from a3m.errors import Closed, Timeout
 from a3m.events import Event
 from a3m.ids import check_node
-from a3m.node import GOODBYE, PATTERNS, SOCKETS_SHARE, CloseReport, check_arguments, find_pattern, make_core, report_of
+from a3m.node import (
+    GOODBYE,
+    PATTERNS,
+    SOCKETS_SHARE,
+    CloseReport,
+    check_arguments,
+    check_pattern,
+    find_pattern,
+    make_core,
+    report_of,
+)
 from a3m.patterns import DealerSocket as DealerPattern
 from a3m.patterns import PairSocket as PairPattern
 from a3m.patterns import PubSocket as PubPattern
@@ -46,13 +56,15 @@ class Node:
     def __init__(
         self,
         loop: Loop,
-        id: str,
-        udp: UdpSocket,
-        discovery: Discovery | None,
-        options: Options | None,
-        socket: Callable[[str], UdpSocket],
+        id: str = "",
+        udp: UdpSocket | None = None,
+        discovery: Discovery | None = None,
+        options: Options | None = None,
+        socket: Callable[[str], UdpSocket] = UdpSocket,
     ) -> None:
         """Running when constructed, in the loop that runs now."""
+        if udp is None:
+            raise TypeError("a node for tasks is opened, not made: async with open_node('name', bind=...) as node")
         self._loop = loop
         self._core = make_core(id, udp, options, loop.time)
         self._patterns = {pattern.protocol: pattern for pattern in PATTERNS}
@@ -83,7 +95,7 @@ class Node:
 
     def register_pattern(self, pattern: type[Pattern]) -> None:
         """Make a pattern of one's own known by its ``protocol``."""
-        self._patterns[pattern.protocol] = pattern
+        self._patterns[check_pattern(pattern).protocol] = pattern
 
     def push(self, tag: str, **options: Any) -> Socket[PushPattern]:
         """A socket that hands out work."""

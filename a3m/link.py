@@ -52,6 +52,7 @@ class Link:
     custom: Any = None  # what link() was told to say about us
     capacity: int = 0  # what the peer was told it may send
     tries: int = 0
+    put_off: str = ""  # why it is not there yet, in the peer's words
     silent: int = 0  # rounds in which nothing came from the peer
     retry_at: float | None = None
     since: float = 0.0

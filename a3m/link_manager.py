@@ -211,7 +211,7 @@ class LinkManager:
         if link is not None:
             if link.state in _BEFORE_REPLY:
                 self._disown(link)
-            self._step(link, Input.PEER_LOST, "there is no such socket")
+            self._step(link, Input.PEER_LOST, "there is no such socket there; is the tag right?")
 
     def check_done(self, link: Link) -> None:
         """A message arrived while unlinking: was it the last?
@@ -297,9 +297,9 @@ class LinkManager:
                 assert isinstance(why, Reply)
                 port.link_refused(link, why)
             case Action.SCHEDULE:
-                self._wait_to_retry(link)
+                self._wait_to_retry(link, why.advice if isinstance(why, Reply) else why)
 
-    def _wait_to_retry(self, link: Link) -> None:
+    def _wait_to_retry(self, link: Link, why: str) -> None:
         """No conversation now; another one later."""
         if link.incoming is not None:  # what came over the old one is still to be taken: leave it alone
             fresh = Link(link.peer, State.WAIT_RETRY, wanted=True, custom=link.custom)
@@ -307,6 +307,7 @@ class LinkManager:
             self.links[link.peer] = link = fresh
         link.mine = link.theirs = 0
         link.metadata = None
+        link.put_off = why
         self._port.schedule(link)
 
     def _close(self, link: Link, reason: str) -> None:

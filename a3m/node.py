@@ -103,10 +103,20 @@ def make_core(id: str, udp: UdpSocket, options: Options | None, time: Callable[[
     return Core(transport, random=Random(), time=time)
 
 
+def check_pattern(pattern: Any) -> type[Socket]:
+    """The class itself, if it is a pattern."""
+    if not isinstance(pattern, type) or not issubclass(pattern, Socket):
+        raise TypeError(f"a pattern is a class derived from a3m.Socket, {pattern!r} is not; see docs/patterns.md")
+    missing = [name for name in ("protocol", "compatible") if not hasattr(pattern, name)]
+    if missing:
+        raise TypeError(f"{pattern.__name__} has no {' and no '.join(missing)}; every pattern sets both")
+    return pattern
+
+
 def find_pattern(known: Mapping[str, type[Socket]], pattern: str | type[Socket]) -> type[Socket]:
     """The class of a pattern that is given by name, or as a class."""
     if not isinstance(pattern, str):
-        return pattern
+        return check_pattern(pattern)
     if pattern not in known:
         names = ", ".join(sorted(known))
         raise NotSupported(f"no pattern {pattern!r}; there are {names}. Make others known with register_pattern()")
@@ -206,7 +216,7 @@ class Node:
 
     def register_pattern(self, pattern: type[Socket]) -> None:
         """Make a pattern of one's own known by its ``protocol``."""
-        self._patterns[pattern.protocol] = pattern
+        self._patterns[check_pattern(pattern).protocol] = pattern
 
     def push(self, tag: str, **options: Any) -> PushSocket:
         """A socket that hands out work."""

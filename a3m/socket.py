@@ -133,6 +133,9 @@ class Socket(Lanes):
     def link(self, peer: str | SocketId, *, metadata: Any = None) -> None:
         """Link with ``"node/tag"``. Returns at once; the link is made in the background, however long that takes.
 
+        It is made again after a crash of the peer's node. It is not made again when either side has ended it, by
+        ``unlink()`` or by closing: then a loop over the socket ends, and another ``link()`` is needed to go on.
+
         Args:
             peer: The other socket.
             metadata: What its :meth:`on_link_request` is told about us; plain data, up to 16 KiB.

@@ -309,11 +309,15 @@ class SocketCore:
     def why_no_link(self) -> str:
         """Why there is no link to send over or receive from, and what to do about it."""
         for peer, link in self.manager.links.items():
-            if self.core.transport.address_of(peer.node) is None:
+            if link.put_off:
+                return f"{peer} said so far: {link.put_off}"
+            if peer.node != self.id.node and self.core.transport.address_of(peer.node) is None:
                 return f"nobody knows where node {peer.node!r} is: register() it"
             return f"{peer} is asked for a link ({link.state.value}); is it running, and the tag right?"
         for peer, code in self._refused.items():
             return f"{peer} refused the link: {code.advice}"
+        if self._had_links:
+            return "its links have ended: call link() again, or let a peer link to it"
         return "it has no link: call link(), or let a peer link to it"
 
     @property

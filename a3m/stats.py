@@ -21,6 +21,8 @@ class _Plain:
 class LinkStats(_Plain):
     """One link, whether it is there, being made or unmade, or over. Numbers begin with the link.
 
+    ``as_dict()`` gives plain data, as for all statistics.
+
     >>> import a3m
     >>> with a3m.Node("home", bind="127.0.0.1:0") as node:
     ...     push, pull = node.push("jobs"), node.pull("worker", capacity=10)
@@ -57,9 +59,11 @@ class LinkStats(_Plain):
 
 @frozen
 class SocketStats(_Plain):
-    """One socket. ``unknown`` messages were on the way to a peer that lost its memory.
+    """One socket; ``as_dict()`` gives plain data.
 
-    ``links`` is the number of those that are established; ``by_peer`` has a :class:`LinkStats` for each of them, and
+    ``sent`` messages were accepted, ``received`` ones were taken by the application, ``queued`` ones came and were not
+    taken yet. ``unknown`` messages were on the way to a peer that lost its memory. ``waiting`` calls and pollers wait.
+    ``links`` is the number of links that are established; ``by_peer`` has a :class:`LinkStats` for each of them, and
     for those that are being made or unmade.
 
     >>> import a3m

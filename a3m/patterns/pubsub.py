@@ -318,6 +318,8 @@ class XSubSocket(Socket):
         """Subscribe or unsubscribe, at every publisher, present and future. Never waits."""
         if not isinstance(subscription, Subscription):
             raise BadPayload("an XSUB socket sends Subscription(topics, subscribe), such as an XPUB socket receives")
+        if isinstance(subscription.topics, str):
+            raise BadIdentifier(f"topics are a tuple of texts; write ({subscription.topics!r},) for a single one")
         self._change(subscription.topics, subscription.subscribe)
 
     def _change(self, topics: Sequence[str], add: bool) -> None:
@@ -406,6 +408,8 @@ class SubSocket(XSubSocket):
 
     def subscribe(self, *topics: str) -> None:
         """Want messages whose topic begins with one of these, from every publisher; ``""`` wants all."""
+        if not topics:
+            raise BadIdentifier("name at least one topic; subscribe('') wants them all")
         self._change(topics, True)
 
     def unsubscribe(self, *topics: str) -> None:

@@ -8,6 +8,7 @@ from collections.abc import Callable
 import pytest
 
 import a3m
+import a3m.asyncio
 from a3m import errors
 from tests.a3m.nodes import PATIENCE, Nodes, at, crash, linked, restarted, take
 
@@ -158,16 +159,71 @@ def test_why_a_call_ran_out_of_time(nodes: Nodes) -> None:
         pull.recv(timeout=0)
 
 
+def ended(socket: a3m.PairSocket) -> a3m.PairSocket:
+    """After its peer has gone, with nobody else who wants its place."""
+    socket.options.accept_links = False
+    while socket.links or socket.pending:
+        socket.unlink((socket.links or socket.pending)[0][0])
+        socket.wait_unlinked(timeout=PATIENCE)
+    return socket
+
+
+def test_what_is_no_pattern(nodes: Nodes) -> None:
+    class Nameless(a3m.Socket):
+        pass
+
+    class Lonely(a3m.Socket):
+        protocol = "LONELY"
+
+    node = nodes("a")
+    with pytest.raises(TypeError, match="Nameless has no protocol and no compatible; every pattern sets both"):
+        node.socket(Nameless, "x")
+    with pytest.raises(TypeError, match="Lonely has no compatible"):
+        node.register_pattern(Lonely)
+    for nonsense in (object, 7, "PUSH"):
+        with pytest.raises(TypeError, match=r"a pattern is a class derived from a3m\.Socket"):
+            node.register_pattern(nonsense)  # type: ignore[arg-type]
+
+
+def test_topics_that_are_none(nodes: Nodes) -> None:
+    node = nodes("a")
+    with pytest.raises(a3m.BadIdentifier, match=r"topics are a tuple of texts; write \('word',\) for a single one"):
+        node.xsub("xsub").send(a3m.Subscription("word", True))  # type: ignore[arg-type]
+    with pytest.raises(a3m.BadIdentifier, match=r"name at least one topic; subscribe\(''\) wants them all"):
+        node.sub("sub").subscribe()
+
+
+def test_nodes_for_tasks_are_opened() -> None:
+    with pytest.raises(TypeError, match=r"is opened, not made: async with open_node\('name', bind=...\) as node"):
+        a3m.asyncio.Node("name")  # type: ignore[arg-type]
+
+
 def test_why_there_is_no_link(nodes: Nodes) -> None:
     a, b = nodes.pair()
     lost = a.push("lost")
     lost.link("nowhere/in")
     with pytest.raises(a3m.Timeout, match=r"nobody knows where node 'nowhere' is: register\(\) it"):
         lost.send(b"x", timeout=0.01)
-    misspelt = a.push("misspelt")
-    misspelt.link("b/inn")
-    with pytest.raises(a3m.Timeout, match=r"b/inn is asked for a link .*is it running, and the tag right"):
-        misspelt.send(b"x", timeout=0.01)
+    slow = a.push("slow")
+    a.register("absent", "127.0.0.1:9")
+    slow.link("absent/in")
+    with pytest.raises(a3m.Timeout, match=r"absent/in is asked for a link .*is it running, and the tag right"):
+        slow.send(b"x", timeout=0.01)
+    for number, misspelt in enumerate(("b/inn", "a/inn")):  # of another node, and of its own
+        push = a.push(f"misspelt {number}")
+        push.link(misspelt)
+        with pytest.raises(
+            a3m.Timeout, match=f"{misspelt} said so far: there is no such socket there; is the tag right"
+        ):
+            push.send(b"x", timeout=0.5)
+    first, second, third = a.pair("first"), b.pair("second"), a.pair("third")
+    linked(first, second)
+    third.link(second.id)
+    with pytest.raises(a3m.Timeout, match="b/second said so far: it has as many links as it allows"):
+        third.send(b"x", timeout=0.5)
+    first.close()
+    with pytest.raises(a3m.Timeout, match=r"its links have ended: call link\(\) again"):
+        ended(second).send(b"x", timeout=0.01)
     wrong, _ = a.push("wrong"), b.rep("answers")
     wrong.link("b/answers")
     with pytest.raises(a3m.LinkRefused):
