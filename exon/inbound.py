@@ -16,7 +16,8 @@ from exon.options import Options
 from exon.packing import Assembly, BadPacking, Fragment
 from exon.records import ReceiveRecord
 
-_MOST_RANGES = 24  # in one acknowledgement; the newest, because older ones were said before
+_MOST_RANGES = 24  # in one acknowledgement, and said again; the newest, because older ones were said before
+_MOST_FRAMES = 32  # of acknowledgements at a time
 _MOST_OWED = 64  # incarnations to be acknowledged at a time
 _MOST_REPLIES = 16  # waiting to leave; more would only be repetitions
 _MOST_PROBE = 60.0
@@ -137,9 +138,9 @@ class Inbound:
             else:
                 for start, stop in lately:
                     owed.add(start, stop)
-                taken = [Ack(record.rck, window, tuple(owed)[-_MOST_RANGES:])]
+                taken = _acknowledge(record.rck, window, owed)
         for r, owed in acks.items():
-            taken.append(Ack(r, window, tuple(owed)[-_MOST_RANGES:]))
+            taken += _acknowledge(r, window, owed)
         return taken
 
     # -- large messages ----------------------------------------------------------------------------------------------
@@ -226,3 +227,10 @@ class Inbound:
     def settled(self) -> bool:
         """Whether nothing is owed or half here."""
         return not (self._acks or self.replies or self._assemblies or self._sliced) and self.ack_due is None
+
+
+def _acknowledge(r: int, window: int, owed: IntervalSet) -> list[Ack]:
+    """In as many frames as it takes: what is left out now is taken for lost, because later ones are not."""
+    ranges = tuple(owed)[-_MOST_RANGES * _MOST_FRAMES :]
+    starts = range(0, len(ranges), _MOST_RANGES)
+    return [Ack(r, window, ranges[first : first + _MOST_RANGES]) for first in starts]
