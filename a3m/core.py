@@ -62,6 +62,9 @@ class Driver(Protocol):
     def wake(self) -> None:
         """Interrupt whoever sleeps in :meth:`turn`."""
 
+    def interrupt(self) -> None:
+        """The same from a signal handler, where nobody knows who holds the lock."""
+
 
 class Core:
     """The sockets of one node."""
@@ -214,13 +217,13 @@ class Core:
 
     @property
     def busy(self) -> bool:
-        """Whether something is on the way already to somebody there is more for."""
-        pending = self.transport.pending
+        """Whether something is on the way already to everybody there is more for, and will be answered soon."""
+        flowing = self.transport.flowing
         for links in (self._dirty, self._speakers):
             for link in links:
-                if pending(link.peer.node):
-                    return True
-        return any(map(pending, self._outbox))
+                if not flowing(link.peer.node):
+                    return False
+        return all(map(flowing, self._outbox))
 
     # -- the verbs ---------------------------------------------------------------------------------------------------
 
@@ -389,6 +392,7 @@ class Core:
                 taken = self.transport.send(node, data, now)
             except MessageTooLarge:  # a route that grew on its way through proxies; nothing else is not checked before
                 self.dropped["message too large"] += 1
+                socket.settle()
                 socket.manager.unlink(link.peer, force=True)
                 self.given_up += len(outgoing.queue)  # unless the end of the link has accounted for them
                 outgoing.queue.clear()

@@ -9,9 +9,9 @@ Taking a lock costs more than everything else that a message needs on its way, s
   the last one gives their credits back. So no more than the capacity is ever here, in links and batch together.
 
 What makes it safe is that lists and deques of CPython change in one step. Two threads may find the same room at the
-same time, and then the lane has a message more than there are credits: it waits there for the next one. The lane is
-closed (``limit`` is 0) *before* it is emptied, and a sender looks again *after* it has put its message in: so either
-whoever empties it sees the message, or the sender sees that the lane is closed and takes the lock.
+same time, and the lane may be closed (``limit`` is 0) between a look and the next step. So a sender looks again *after*
+it has put its message in, and if there is more in the lane than it may hold, takes the lock, and its message out again.
+The lane is closed *before* it is emptied: either whoever empties it sees the message, or the sender sees that.
 """
 
 from __future__ import annotations
@@ -22,6 +22,7 @@ from typing import Any
 
 from a3m.flow import Item
 from a3m.link import Link
+from a3m.payload import OVERHEAD
 from a3m.socket_core import MESSAGE_COST, WOULD_BLOCK, SocketCore
 from a3m.stats import SocketStats
 
@@ -38,6 +39,7 @@ class Lanes(SocketCore):
         kind = type(self)
         self._lane: list[bytes] = []
         self._limit = 0  # how many messages the lane may hold; 0 while it is closed
+        self._small = min(SMALL, self.core.transport.options.max_message - OVERHEAD)
         self._typical = MESSAGE_COST  # what a message counts
         self._batch: deque[Any] = deque()
         self._lenders: list[Link] = []  # whose turn it was, is next, and so on
@@ -48,6 +50,7 @@ class Lanes(SocketCore):
         self._lane_serves = (
             threads
             and kind.sends
+            and kind.prepare is SocketCore.prepare
             and kind.try_send is Lanes.try_send
             and kind.route is SocketCore.route
             and kind.can_send_now is Lanes.can_send_now
@@ -57,6 +60,7 @@ class Lanes(SocketCore):
             and kind.receives
             and kind.try_receive is Lanes.try_receive
             and kind.on_message is SocketCore.on_message
+            and kind.present.__module__.startswith("a3m.")  # which never raises
         )
 
     # -- sending -----------------------------------------------------------------------------------------------------
@@ -73,9 +77,12 @@ class Lanes(SocketCore):
         """Let messages into the lane while something is on the way and there is room; whether it is of use now."""
         room, full = 0, BATCH // self._typical
         if not self._lane and not self._closing:
-            pending = self.core.transport.pending
+            flowing = self.core.transport.flowing
             for link in self._sendable:
-                if link.outgoing is not None and link.can_send and pending(link.peer.node):
+                if link.outgoing is not None and link.can_send:
+                    if not flowing(link.peer.node):  # it could have a message now, and nobody will ask for one
+                        room = 0
+                        break
                     room += link.outgoing.credits
                     if room >= full:
                         break
@@ -91,14 +98,13 @@ class Lanes(SocketCore):
             self.core.lanes[self] = None
         return None
 
-    def withdraw(self, message: bytes) -> None:
-        """A message got into the lane while that was being closed: if the socket is, too, the message was not sent."""
+    def withdraw(self, message: bytes) -> bool:
+        """A message got into a lane that was full, or being closed; whether it had to be taken out again."""
         self.settle()
-        if self._closing and message in self._lane:
-            self._lane.remove(message)
-            self.check_open()
-        if self._lane:
-            self.core.lanes[self] = None  # a credit that comes will take it along
+        if message not in self._lane:
+            return False  # it found a link after all; or another one that is the same was taken out in its place
+        self._lane.remove(message)
+        return True
 
     def discard_held(self) -> int:
         """Messages that came just when the last link went, of a socket that is closed now."""
@@ -126,7 +132,7 @@ class Lanes(SocketCore):
             if not batch:
                 self.repay()
             return message
-        return WOULD_BLOCK
+        return super().try_receive()
 
     def take(self) -> Any:
         """The next message as ``(link, item)``, each link in turn."""
@@ -135,9 +141,9 @@ class Lanes(SocketCore):
 
     def _borrow(self) -> bool:
         self.repay()
-        if not self._readable:
-            return False
         links, items = self.borrow()
+        if not items:
+            return False
         self._lenders, self._borrowed = links, items
         plain = not any(link.incoming is None or link.incoming.mixed for link in links)
         if plain and type(self).present is SocketCore.present:
@@ -150,15 +156,6 @@ class Lanes(SocketCore):
     def repay(self) -> None:
         """Give back the credits of what was taken out of the batch."""
         self._repay(len(self._borrowed) - len(self._batch))
-
-    def go_on(self) -> bool:
-        """The batch is empty: repay it and borrow the next one; whether the senders should be told now.
-
-        They should when there is nothing left here, or soon there will be nothing on the way. Otherwise it can wait
-        until there is more to tell.
-        """
-        self.repay()
-        return not self._borrow() or any(map(_owes_much, self._lenders))
 
     def _repay(self, taken: int) -> None:
         if not taken:
@@ -186,6 +183,14 @@ class Lanes(SocketCore):
                 self.return_unused(link, self._borrowed[at::number])
             self._borrowed = []
 
+    def abandon(self) -> None:
+        """Be closed, and have nothing: what is here belongs to another process."""
+        super().abandon()
+        self._limit = 0
+        self._lane.clear()
+        self._batch.clear()
+        self._borrowed = []
+
     def statistics(self) -> SocketStats:
         """The socket in numbers."""
         self.settle()
@@ -195,9 +200,3 @@ class Lanes(SocketCore):
     def can_receive_now(self) -> bool:
         """Whether a message is here."""
         return bool(self._batch) or super().can_receive_now()
-
-
-def _owes_much(link: Link) -> bool:
-    """Whether half of a link's credits wait to be given to its peer."""
-    assert link.incoming is not None
-    return (link.credits_due or 0) * 2 >= link.incoming.capacity

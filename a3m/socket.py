@@ -8,7 +8,7 @@ from typing import Any, Self
 
 from a3m.errors import Closed, LinkClosed, NoLinks
 from a3m.ids import SocketId
-from a3m.lanes import SMALL, Lanes
+from a3m.lanes import Lanes
 from a3m.link import Link, LinkInfo
 from a3m.options import SocketOptions
 from a3m.payload import Payload, check_metadata
@@ -48,13 +48,10 @@ class Socket(Lanes):
             require_link: Raise :class:`NoLinks` instead of waiting while there is no link, nor one being made.
         """
         lane = self._lane
-        if len(lane) < self._limit and type(payload) is bytes and len(payload) <= SMALL:
+        if len(lane) < self._limit and type(payload) is bytes and len(payload) <= self._small:
             lane.append(payload)
-            if not self._limit:  # it was closed meanwhile
-                with self.core.lock:
-                    self.withdraw(payload)
-                    self.core.work()
-            return
+            if len(lane) <= self._limit or not self._was_too_late(payload):
+                return
         item = self.prepare(payload)
         call(self, POLLOUT, lambda: self.try_send(item), timeout, require_link)
 
@@ -75,8 +72,17 @@ class Socket(Lanes):
 
     def _finish_batch(self) -> None:
         with self.core.lock:
-            if not self._batch and self.go_on():
-                self.core.work()
+            self.repay()
+            if not self._batch:
+                self._borrow()
+            self.core.work()
+
+    def _was_too_late(self, message: bytes) -> bool:
+        """Somebody else was quicker to close the lane, or to fill it; whether the message has to be sent again."""
+        with self.core.lock:
+            withdrawn = self.withdraw(message)
+            self.core.work()
+        return withdrawn
 
     def recv_parts(self, *, timeout: float | None = None, require_link: bool = False) -> list[bytes]:
         """Receive the next message as a list of its parts, however many they are."""

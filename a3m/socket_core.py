@@ -160,11 +160,14 @@ class SocketCore:
     def borrow(self) -> tuple[list[Link], list[Item]]:
         """The next messages, each link in turn, as many as are given back at once; see :meth:`give_back`.
 
-        The first message is of the first link, and so on, around and around.
+        The first message is of the first link, and so on, around and around. With several links it is one turn less, so
+        that no link's credits wait for messages of another one to be taken. None if it is not worth while.
         """
         links = list(self._readable)
         incoming = [link.incoming for link in links if link.incoming is not None]
-        turns = min(min(len(side.queue), side.until_batch) for side in incoming)
+        turns = min((min(len(side.queue), side.until_batch) for side in incoming), default=0) - (len(links) > 1)
+        if turns < 1:
+            return [], []
         shares = []
         for link, side in zip(links, incoming, strict=True):
             queue = side.queue
@@ -470,6 +473,7 @@ class SocketCore:
         before = len(queue)
         if not link.incoming.accept(first, run):
             self.core.dropped["message without credit"] += 1
+            self.settle()
             self.manager.unlink(link.peer, force=True)
             return
         fresh = len(queue) - before

@@ -12,8 +12,11 @@ from typing import Any
 
 from a3m.core import Driver
 from a3m.errors import A3MError, NoLinks, Timeout
+from a3m.signals import Uninterrupted
 from a3m.socket_core import WOULD_BLOCK, SocketCore
 from a3m.waitqueue import POLLHUP, POLLIN, POLLOUT
+
+_FOR_EVER = 1e9  # seconds; more cannot be waited for
 
 
 class _Leading:
@@ -70,19 +73,24 @@ def call(
     """What ``attempt`` answers, as soon as it answers anything but WOULD_BLOCK; waits for ``events`` in between."""
     check_timeout(timeout)
     core = socket.core
-    deadline = None if timeout is None else core.time() + timeout
+    deadline = None if timeout is None or timeout > _FOR_EVER else core.time() + timeout
     while True:
-        with core.lock:
+        with Uninterrupted() as signals, core.lock:
             while True:
                 result = step(socket, events, attempt, timeout, deadline, require_link, closed_is_done, partial)
                 if result is not WOULD_BLOCK:
+                    signals.done = True
                     return result
-                if core.driver is None or not core.driver.begin():
+                if signals.came:
                     break
-                _lead(core.driver, socket, events, deadline)
+                if core.driver is None or not _lead(core.driver, socket, events, deadline, signals):
+                    break
             parked = _Parked()
             entry = socket.wait_entry(events, parked.wake)
-            socket.wait_queue.add(entry)
+            if not signals.came:  # else whatever handles it is called, and may raise, where this block ends
+                socket.wait_queue.add(entry)
+        if signals.came:
+            continue
         leaving = True  # by an exception, such as KeyboardInterrupt
         try:
             parked.wait(None if deadline is None else deadline - core.time())
@@ -94,22 +102,29 @@ def call(
                     socket.pass_on(events)
 
 
-def _lead(driver: Driver, socket: SocketCore, events: int, deadline: float | None) -> None:
-    """Drive the node until this thread is woken, or the deadline is there. With the lock held."""
+def _lead(driver: Driver, socket: SocketCore, events: int, deadline: float | None, signals: Uninterrupted) -> bool:
+    """Drive the node until this thread is woken, or the deadline is there; False if somebody else does.
+
+    With the lock held.
+    """
     leading = _Leading(driver)
     entry = socket.wait_entry(events, leading.wake)
-    socket.wait_queue.add(entry)
     time = socket.core.time
     leaving = True
+    if not driver.begin():
+        return False
     try:
-        while not leading.woken and not _over(deadline, time()) and driver.turn(deadline):
+        socket.wait_queue.add(entry)
+        signals.wake = driver.interrupt
+        while not (leading.woken or signals.came or _over(deadline, time())) and driver.turn(deadline):
             pass
-        leaving = _over(deadline, time())
+        leaving = signals.came or _over(deadline, time())
     finally:
         driver.end()
         socket.wait_queue.remove(entry)
         if leading.woken and leaving:
             socket.pass_on(events)
+    return True
 
 
 def step(

@@ -44,6 +44,7 @@ from exon.udp import UdpSocket, resolve
 _TRAIN = 64  # datagrams handed to the kernel at a time
 _READS = 32  # system calls in a row that only receive, so that timers run under continuous traffic too
 _PAUSE = 0.01  # seconds after an exception of our own
+_LAST_LOOKS = 1000
 _LOOK_IN = 0.001  # seconds between two looks at whether the application still drives
 _LONGEST_SLEEP = 3600.0  # seconds; poll() refuses more than 24 days, and a deadline may be years away
 _READABLE = select.POLLIN | select.POLLERR | select.POLLHUP
@@ -118,7 +119,7 @@ class Engine:
         for poll in self._polls:
             poll.register(self._wake_read, select.POLLIN)
             poll.register(udp.fileno(), select.POLLIN)
-        self._leading = False  # whether a thread of the application is the leader
+        self._leader: int | None = None  # the thread of the application that is
         self._stints = 0  # how often such a thread did the engine's work
         self._seen = 0  # how often, when the engine's thread last looked
         self._polling = False  # whether the engine's thread waits for datagrams
@@ -145,9 +146,9 @@ class Engine:
 
         With the lock held.
         """
-        self._stints += 1
         try:
             if read:
+                self._stints += 1
                 self._read()
             self._flush(monotonic())
         except Exception:  # not the caller's fault, and what the caller did is done: the engine goes on with the rest
@@ -161,9 +162,11 @@ class Engine:
 
         With the lock held. False if there is a leader already, or the engine has stopped.
         """
-        if self._leading or self._stopping:
+        me = get_ident()
+        # An exception out of a signal handler may have kept this very thread from calling end().
+        if self._stopping or self._leader not in (None, me):
             return False
-        self._leading = True
+        self._leader = me
         return True
 
     def turn(self, deadline: float | None) -> bool:
@@ -171,6 +174,7 @@ class Engine:
 
         With the lock held, which is released meanwhile. Only for the leader. False when the engine has stopped.
         """
+        self._stints += 1
         now = monotonic()
         due = self.node.deadline()
         if self.node.wants_to_send or self._unsent or (due is not None and due <= now):
@@ -180,7 +184,7 @@ class Engine:
                 self._count_error("engine-error")
         timeout = self._sleep_time(now)
         if deadline is not None:
-            timeout = deadline - now if timeout is None else min(timeout, deadline - now)
+            timeout = min(_LONGEST_SLEEP if timeout is None else timeout, deadline - now)
         self.lock.release()
         try:
             # Rounded up, or the last fraction of a millisecond would be spent in a loop.
@@ -198,8 +202,7 @@ class Engine:
 
     def end(self) -> None:
         """Be the leader no longer. With the lock held."""
-        self._leading = False
-        self._stints += 1
+        self._leader = None
         if self._parked:
             self._parked = False
             self._park.release()
@@ -213,6 +216,11 @@ class Engine:
             self._asleep = False
             with suppress(BlockingIOError):  # the pipe is full: it will wake up
                 os.write(self._wake_write, b"\0")
+
+    def interrupt(self) -> None:
+        """Let whoever polls look up, from wherever this is called: it needs no lock."""
+        with suppress(OSError):  # full, or closed
+            os.write(self._wake_write, b"\0")
 
     def rebind(self, udp: UdpSocket) -> None:
         """Go on with another socket; the old one is closed."""
@@ -266,10 +274,14 @@ class Engine:
                     self._count_error("engine-error")
                     self._stopped.wait(_PAUSE)
                     timeout = 0.0
-                if self._leading or self._stints != self._seen:
+                if self._leader is not None or self._stints != self._seen:
                     self._stay_out()
                     timeout = 0.0
         finally:
+            for _ in range(_LAST_LOOKS):  # a leader that is on its way out must not poll what is closed
+                if self._leader is None:
+                    break
+                self._park.acquire(timeout=_LOOK_IN)
             with self.lock:
                 self._release()
             self._stopped.set()
@@ -294,7 +306,7 @@ class Engine:
         ready = self._polls[0].poll(None if timeout is None else ceil(timeout * 1000))
         with self.lock:
             self._polling = False
-            if self._leading or self._stopping:
+            if self._leader is not None or self._stopping:
                 return 0.0  # the leader has been woken, too
             self._asleep = False
             more = self._take_in(ready)
@@ -311,9 +323,9 @@ class Engine:
         while not self._stopping:
             with self.lock:
                 self._polling = False
-                if not self._leading and stint == self._stints:
+                if self._leader is None and stint == self._stints:
                     break
-                self._parked = self._leading and stint == self._stints
+                self._parked = self._leader is not None and stint == self._stints
                 stint, parked = self._stints, self._parked
             self._park.acquire(timeout=-1 if parked else _LOOK_IN)
         self._seen = self._stints

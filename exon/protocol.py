@@ -181,6 +181,11 @@ class Node:
         peer = self._state.peers.get(peer_id)
         return peer.outbound.pending_messages if peer is not None else 0
 
+    def flowing(self, peer_id: str) -> bool:
+        """Whether messages are on the way to a peer that answers, so that one more may wait for the next answer."""
+        peer = self._state.peers.get(peer_id)
+        return peer is not None and peer.outbound.pending_messages > 0 and not peer.outbound.recovery.timeouts
+
     @property
     def wants_to_send(self) -> bool:
         """Whether :meth:`datagrams` may have something."""

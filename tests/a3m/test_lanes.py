@@ -6,7 +6,7 @@ import pytest
 
 import a3m
 from a3m.lanes import BATCH, SMALL
-from tests.a3m.nodes import Nodes, eventually, in_background, linked, result
+from tests.a3m.nodes import Nodes, at, eventually, in_background, linked, result
 
 MANY = 20_000
 
@@ -100,9 +100,10 @@ def test_a_message_that_meets_a_closing_lane_is_not_lost_and_not_sent(nodes: Nod
     # As if a thread had found the lane open just before: it puts its message in, looks again, and finds it closed.
     with push.core.lock:
         push._lane.append(b"late")
-        with pytest.raises(a3m.Closed):
-            push.withdraw(b"late")
+        assert push.withdraw(b"late")  # and then it is sent as if it had never been there
         assert push._lane == []
+    with pytest.raises(a3m.Closed):
+        push.send(b"late")
     assert set(pull) == {b"warm"}
     assert result(closed)
 
@@ -112,32 +113,72 @@ def test_a_message_that_meets_a_lane_being_emptied_is_sent(nodes: Nodes) -> None
     with push.core.lock:
         push.settle()
         push._lane.append(b"late")
-        push.withdraw(b"late")
+        assert not push.withdraw(b"late")
         push.core.work()
     assert skip_warm(pull) == b"late"
 
 
-def test_a_message_that_finds_no_link_any_more_is_reported(nodes: Nodes) -> None:
+def test_what_a_closed_socket_finds_in_its_lane_is_reported(nodes: Nodes) -> None:
     push, pull = streaming(nodes)
     push.unlink(pull.id)
     push.wait_unlinked(timeout=30)
-    # As if a thread had found room just before the link went.
-    with push.core.lock:
-        push._lane.append(b"late")
-        push.withdraw(b"late")
+    push._lane.append(b"late")  # as if a thread had found room just before the link went, and was not heard of since
     push.close(timeout=30)
     assert push.core.count_undelivered() == (1, 0)
 
 
-def test_a_message_that_finds_no_link_any_more_goes_over_the_next(nodes: Nodes) -> None:
-    push, pull = streaming(nodes)
-    push.unlink(pull.id)
-    push.wait_unlinked(timeout=30)
+def test_threads_that_find_the_same_last_place_do_not_overbook_it(nodes: Nodes) -> None:
+    push, pull = streaming(nodes, capacity=40)
+    room = 40 - push.stats().sent
+    for _ in range(room - 1):
+        push.send(b"x", timeout=0)
     with push.core.lock:
-        push._lane.append(b"late")
-        push.withdraw(b"late")
+        assert push.open_lane()
+        push._lane += [b"one", b"two"]  # two threads looked at the same time, and both found a place
+        assert [push.withdraw(b"one"), push.withdraw(b"two")] == [False, True]
+        push.core.work()
+    assert push.stats().sent == 40
+    assert [pull.recv(timeout=30) for _ in range(40)][-1] == b"one"
+
+
+def test_what_a_pattern_prepares_is_what_is_sent(nodes: Nodes) -> None:
+    class Loud(a3m.PushSocket):
+        def prepare(self, payload: object) -> bytes:
+            prepared: bytes = super().prepare(payload).upper()  # type: ignore[arg-type]
+            return prepared
+
+    a, b = nodes.pair()
+    loud, pull = a.socket(Loud, "out"), b.pull("in")
+    linked(loud, pull)
+    for _ in range(300):
+        loud.send(b"hello")
+    assert {pull.recv(timeout=30) for _ in range(300)} == {b"HELLO"}
+
+
+def test_too_large_is_too_large_in_a_burst(nodes: Nodes) -> None:
+    a, b = nodes("a", options=a3m.Options(max_message=2000)), nodes("b")
+    a.register("b", at(b))
+    push, pull = a.push("out"), b.pull("in")
     linked(push, pull)
-    assert skip_warm(pull) == b"late"
+    for number in range(100):
+        push.send(b"%d" % number)
+        with pytest.raises(a3m.MessageTooLarge):
+            push.send(bytes(3000))
+    assert [pull.recv(timeout=30) for _ in range(100)] == numbers(100)
+
+
+def test_a_peer_that_is_gone_does_not_delay_the_others(nodes: Nodes) -> None:
+    a, b = nodes.pair()
+    a.register("gone", "127.0.0.1:9")
+    to_gone, push, pull = a.push("to gone"), a.push("out"), b.pull("in")
+    linked(push, pull)
+    to_gone.link("gone/in")
+    eventually(lambda: a.stats().transport.peers["gone"].pending_messages)
+    for number in range(50):
+        push.send(b"%d" % number)
+        with a._core.lock:
+            assert not push.core.has_news or a._core.busy
+        assert pull.recv(timeout=30) == b"%d" % number
 
 
 def test_a_pattern_that_looks_at_every_message_has_no_lane(nodes: Nodes) -> None:
@@ -161,6 +202,22 @@ def test_a_full_lane_is_about_a_datagram(nodes: Nodes) -> None:
     for _ in range(3000):
         push.send(bytes(1000))
         assert len(push._lane) * 1000 <= BATCH
+
+
+def test_a_child_has_nothing_of_what_passes_its_parent(nodes: Nodes) -> None:
+    push, pull = streaming(nodes)
+    eventually(lambda: pull.stats().queued)
+    assert pull.recv() == b"warm"
+    with pull.core.lock:
+        pull._batch.append(b"borrowed")
+        pull.abandon()  # what a fork() does to it in the child
+    with pytest.raises(a3m.Closed):
+        pull.recv(timeout=0)
+    with push.core.lock:
+        push._limit = 10
+        push.abandon()
+    with pytest.raises(a3m.Closed):
+        push.send(b"x", timeout=0)
 
 
 # ---- receiving -------------------------------------------------------------------------------------------------------
@@ -229,3 +286,52 @@ def test_a_closed_socket_still_gives_what_was_borrowed(nodes: Nodes) -> None:
     assert [pull.recv() for _ in range(9)] == numbers(10)[1:]
     with pytest.raises(a3m.Closed):
         pull.recv()
+
+
+def test_a_link_gets_its_credits_although_messages_of_others_wait(nodes: Nodes) -> None:
+    a, b = nodes.pair()
+    first, second, pull = a.push("first"), a.push("second"), b.pull("in", capacity=1)
+    for push, message in ((first, b"1"), (second, b"2")):
+        linked(push, pull)
+        push.send(message)
+    eventually(lambda: pull.stats().queued == 2)
+    taken = pull.recv()
+    (first if taken == b"1" else second).send(b"next", timeout=30)
+
+
+def test_credits_are_told_when_they_are_a_batch(nodes: Nodes) -> None:
+    a, b = nodes.pair()
+    push, pull = a.push("out"), b.pull("in", capacity=8, batch=0.25)
+    linked(push, pull)
+    push.send_many(numbers(8))
+    eventually(lambda: pull.stats().queued == 8)
+    assert [pull.recv(), pull.recv()] == numbers(2)
+    with b._core.lock:
+        assert not b._core._speakers  # it has left
+
+
+def test_a_pattern_of_ones_own_that_raises_loses_one_message(nodes: Nodes) -> None:
+    class Picky(a3m.PullSocket):
+        def present(self, link: object, item: object) -> object:
+            if item == b"3":
+                raise ValueError("not this one")
+            return item
+
+    a, b = nodes.pair()
+    push, pull = a.push("out"), b.socket(Picky, "in")
+    linked(push, pull)
+    push.send_many(numbers(6))
+    assert [pull.recv(timeout=30) for _ in range(3)] == numbers(3)
+    with pytest.raises(ValueError, match="not this one"):
+        pull.recv(timeout=30)
+    assert [pull.recv(timeout=30) for _ in range(2)] == numbers(6)[4:]
+
+
+@pytest.mark.parametrize("timeout", [1e7, 1e10, float("inf"), 1e300, 10**400])
+def test_as_long_as_it_takes(nodes: Nodes, timeout: float) -> None:
+    a, b = nodes.pair()
+    push, pull = a.push("out"), b.pull("in")
+    receiving = in_background(pull.recv, timeout=timeout)
+    linked(push, pull)
+    push.send(b"x", timeout=timeout)
+    assert result(receiving) == b"x"

@@ -153,6 +153,9 @@ class Transport:
         arrived, self.arrived = self.arrived, []
         yield from arrived
 
+    def flowing(self, peer: str) -> bool:
+        return self.pending(peer)
+
     def pending(self, peer: str) -> bool:
         return False  # the search asks questions only while nothing is on the way
 
