@@ -75,31 +75,31 @@ def call(
     core = socket.core
     deadline = None if timeout is None or timeout > _FOR_EVER else core.time() + timeout
     while True:
-        with Uninterrupted() as signals, core.lock:
-            while True:
-                result = step(socket, events, attempt, timeout, deadline, require_link, closed_is_done, partial)
-                if result is not WOULD_BLOCK:
-                    signals.done = True
-                    return result
-                if signals.came:
-                    break
-                if core.driver is None or not _lead(core.driver, socket, events, deadline, signals):
-                    break
-            parked = _Parked()
-            entry = socket.wait_entry(events, parked.wake)
-            if not signals.came:  # else whatever handles it is called, and may raise, where this block ends
-                socket.wait_queue.add(entry)
-        if signals.came:
-            continue
+        parked = entry = None
         leaving = True  # by an exception, such as KeyboardInterrupt
         try:
-            parked.wait(None if deadline is None else deadline - core.time())
+            with Uninterrupted() as signals, core.lock:
+                while True:
+                    result = step(socket, events, attempt, timeout, deadline, require_link, closed_is_done, partial)
+                    if result is not WOULD_BLOCK:
+                        signals.done = True
+                        return result
+                    if core.driver is None or not _lead(core.driver, socket, events, deadline, signals):
+                        parked = _Parked()
+                        entry = socket.wait_entry(events, parked.wake)
+                        socket.wait_queue.add(entry)
+                        break
+                    if signals.came:  # its handler is called, and may raise, where this block ends; nothing is taken
+                        break
+            if parked is not None:
+                parked.wait(None if deadline is None else deadline - core.time())
             leaving = _over(deadline, core.time())
         finally:
-            with core.lock:
-                socket.wait_queue.remove(entry)
-                if parked.woken and leaving:
-                    socket.pass_on(events)
+            if parked is not None and entry is not None:
+                with core.lock:
+                    socket.wait_queue.remove(entry)
+                    if parked.woken and leaving:
+                        socket.pass_on(events)
 
 
 def _lead(driver: Driver, socket: SocketCore, events: int, deadline: float | None, signals: Uninterrupted) -> bool:
