@@ -37,6 +37,7 @@ from exon.protocol import Node as Transport
 
 if TYPE_CHECKING:
     from a3m.lanes import Lanes
+    from a3m.link_end import LinkEnd
     from a3m.socket_core import SocketCore
 
 _RUN_BYTES = 60_000  # a run is about one large datagram; a larger message is a run of its own
@@ -77,7 +78,7 @@ class Core:
         self.lock = Lock()
         self.work: Callable[[], None] = lambda: None  # tells the driver that something wants to leave
         self.driver: Driver | None = None  # lets threads that wait drive the node
-        self.conversations: dict[int, tuple[SocketCore, Link]] = {}  # links by our name for them, while they exist
+        self.conversations: dict[int, tuple[LinkEnd, Link]] = {}  # links by our name for them, while they exist
         self.lanes: dict[Lanes, None] = {}  # sockets that may hold messages which were accepted without the lock
         self._pack: Callable[[Any], bytes] = msgpack.Packer().pack
         self.unsent = 0  # about how many bytes were accepted since the transport was last given what there was
@@ -95,9 +96,9 @@ class Core:
         # The transport may deliver to this life what was sent to the one before: they must have no number in common.
         self._incarnations = count(1 + transport.epoch % 2**62)
         self._outbox: dict[str, Outbox] = {}
-        self._speakers: dict[Link, SocketCore] = {}  # have more to say as soon as the outbox is empty
+        self._speakers: dict[Link, LinkEnd] = {}  # have more to say as soon as the outbox is empty
         self._dirty: dict[Link, SocketCore] = {}
-        self._retries: list[tuple[float, int, SocketCore, Link]] = []
+        self._retries: list[tuple[float, int, LinkEnd, Link]] = []
         self._retry_order = count()
         self._round_at: float | None = None
         self.when_closed: Callable[[], None] | None = None  # called once when the transport has closed
@@ -123,7 +124,7 @@ class Core:
             )
         self.sockets[tag] = socket
 
-    def remove(self, socket: SocketCore) -> None:
+    def remove(self, socket: LinkEnd) -> None:
         """A socket is closed."""
         if self.sockets.get(socket.id.tag) is socket:
             del self.sockets[socket.id.tag]
@@ -164,7 +165,7 @@ class Core:
         if link.peer.node in self._outbox:
             self._outbox[link.peer.node].retract_link(link.mine)
 
-    def control_waits(self, socket: SocketCore, link: Link) -> None:
+    def control_waits(self, socket: LinkEnd, link: Link) -> None:
         """A link has something to say that is not data; it is asked for it when there is room."""
         self._speakers[link] = socket
 
@@ -182,7 +183,7 @@ class Core:
         self._dirty[link] = socket
         self.unsent += size
 
-    def schedule(self, socket: SocketCore, link: Link) -> None:
+    def schedule(self, socket: LinkEnd, link: Link) -> None:
         """Ask again for a link, after a pause that grows with every try and is never quite the same."""
         first, longest = socket.options.retry
         pause = min(longest, first * 2.0 ** min(link.tries, 30)) * self._random.uniform(0.5, 1.0)

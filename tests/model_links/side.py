@@ -15,10 +15,11 @@ from a3m.core import Core
 from a3m.flow import Incoming
 from a3m.ids import SocketId
 from a3m.link import Link
+from a3m.link_end import TAKEN
 from a3m.link_machine import State
 from a3m.link_manager import BY_US, LIVE, LinkManager
 from a3m.messages import Message, Reply, decode
-from a3m.socket_core import _TAKEN, WOULD_BLOCK, SocketCore
+from a3m.socket_core import WOULD_BLOCK, SocketCore
 from exon.events import PeerRestarted
 from tests.model_links.scenarios import Acts, Scenario
 
@@ -442,7 +443,7 @@ class Side:
         if dropped:
             raise Broken(Property.SOUND, f"{self.name}: {dropped}")
         most = self.acts.max_links
-        if most is not None and sum(link.state in _TAKEN for link in self.links) > most:
+        if most is not None and sum(link.state in TAKEN for link in self.links) > most:
             raise Broken(Property.LIMIT, f"{self.name}: {[(str(link.peer), link.state.name) for link in self.links]}")
         scheduled = {id(link) for when, _, _, link in self.core._retries if link.retry_at == when}
         for link in self.links:
