@@ -17,12 +17,15 @@ The lane is closed *before* it is emptied: either whoever empties it sees the me
 from __future__ import annotations
 
 from collections import deque
+from collections.abc import Iterable
 from contextlib import suppress
+from itertools import islice
+from operator import countOf
 from typing import Any
 
 from a3m.flow import Item
 from a3m.link import Link
-from a3m.payload import OVERHEAD
+from a3m.payload import OVERHEAD, Payload
 from a3m.socket_core import MESSAGE_COST, WOULD_BLOCK, SocketCore
 from a3m.stats import SocketStats
 
@@ -98,6 +101,19 @@ class Lanes(SocketCore):
             self.core.lanes[self] = None
         return None
 
+    def prepare_many(self, payloads: Iterable[Payload]) -> tuple[list[Item], bool]:
+        """Payloads as they travel, and whether they can be sent many at a time: if they are small and plain."""
+        items = list(payloads)
+        plain = self._lane_serves and countOf(map(type, items), bytes) == len(items)
+        if plain and max(map(len, items), default=0) <= self._small:
+            return items, True
+        return [self.prepare(payload) for payload in items], False
+
+    def try_send_many(self, items: list[bytes]) -> int:
+        """Send plain messages, from the first one on, as many as there is room for; how many."""
+        self.settle()
+        return 0 if self._lane else self.push_many(items)
+
     def withdraw(self, message: bytes) -> bool:
         """A message got into a lane that was full, or being closed; whether it had to be taken out again."""
         self.settle()
@@ -133,6 +149,28 @@ class Lanes(SocketCore):
                 self.repay()
             return message
         return super().try_receive()
+
+    def try_receive_many(self, most: int) -> list[Any]:
+        """What can be taken at a time of a single link with messages, perhaps nothing. Others are taken one by one."""
+        self.unborrow()
+        if not self._batch_serves or len(self._readable) != 1:
+            return []
+        link = self._readable[0]
+        assert link.incoming is not None
+        queue = link.incoming.queue
+        items = list(islice(queue, most))
+        if len(items) == len(queue):
+            queue.clear()
+            self._readable.popleft()
+            self._unread.discard(link)
+        else:
+            rest = list(islice(queue, most, None))
+            queue.clear()
+            queue.extend(rest)
+        self.give_back(link, len(items))
+        if type(self).present is SocketCore.present and not link.incoming.mixed:
+            return items
+        return [self.present(link, item) for item in items]
 
     def take(self) -> Any:
         """The next message as ``(link, item)``, each link in turn."""

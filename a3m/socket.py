@@ -17,6 +17,8 @@ from a3m.stats import LinkStats, SocketStats
 from a3m.waiting import call
 from a3m.waitqueue import POLLHUP, POLLIN, POLLLINK, POLLOUT, WaitEntry
 
+_MANY = 4096  # messages that are given to links at a time
+
 
 class Socket(Lanes):
     """One end of any number of links. Any number of threads may use it at the same time.
@@ -93,15 +95,16 @@ class Socket(Lanes):
         self, payloads: Iterable[Payload], *, timeout: float | None = None, require_link: bool = False
     ) -> int:
         """Send messages one after the other; how many were sent before the time was over, or something went wrong."""
-        items = [self.prepare(payload) for payload in payloads]
+        items, plain = self.prepare_many(payloads)
         sent = 0
 
         def attempt() -> Any:
             nonlocal sent
             while sent < len(items):
-                if self.try_send(items[sent]) is WOULD_BLOCK:
+                many = self.try_send_many(items[sent : sent + _MANY]) if plain else 0
+                if not many and self.try_send(items[sent]) is WOULD_BLOCK:
                     return WOULD_BLOCK
-                sent += 1
+                sent += many or 1
             return None
 
         call(self, POLLOUT, attempt, timeout, require_link, partial=lambda: sent > 0)
@@ -114,7 +117,7 @@ class Socket(Lanes):
             raise ValueError(f"recv_many takes a whole number above 0, not {most!r}")
 
         def attempt() -> Any:
-            taken: list[Any] = []
+            taken = self.try_receive_many(most)
             while len(taken) < most and (not taken or self.can_receive_now()):
                 message = self.try_receive()
                 if message is WOULD_BLOCK:

@@ -335,3 +335,46 @@ def test_as_long_as_it_takes(nodes: Nodes, timeout: float) -> None:
     linked(push, pull)
     push.send(b"x", timeout=timeout)
     assert result(receiving) == b"x"
+
+
+def test_many_at_a_time_keep_their_order_and_their_turns(nodes: Nodes) -> None:
+    a, b = nodes.pair()
+    push, one, two = a.push("out"), b.pull("one"), b.pull("two")
+    linked(push, one)
+    linked(push, two)
+    assert push.send_many(numbers(1000)) == 1000
+    for pull, own in ((one, numbers(1000)[::2]), (two, numbers(1000)[1::2])):
+        taken: list[bytes] = []
+        while len(taken) < 500:
+            some = pull.recv_many(64, timeout=30)
+            assert len(some) <= 64
+            taken += some
+        assert taken == own
+    eventually(lambda: all(link.credits > 1024 * 0.75 for link in push.links))
+
+
+def test_many_at_a_time_wait_for_room(nodes: Nodes) -> None:
+    a, b = nodes.pair()
+    push, pull = a.push("out"), b.pull("in", capacity=10)
+    linked(push, pull)
+    sending = in_background(push.send_many, numbers(1000))
+    taken: list[bytes] = []
+    while len(taken) < 1000:
+        taken += pull.recv_many(7, timeout=30)
+    assert taken == numbers(1000)
+    assert result(sending) == 1000
+    eventually(lambda: push.link_to(pull.id).info().credits >= 9)  # one may be owed, because two are given at a time
+    assert push.send_many(numbers(30), timeout=0) in {9, 10}
+
+
+def test_many_at_a_time_may_be_of_any_kind(nodes: Nodes) -> None:
+    a, b = nodes.pair()
+    push, pull = a.push("out"), b.pull("in")
+    linked(push, pull)
+    messages: list[object] = [b"1", (b"2", b"3"), bytes(100_000), b""]
+    assert push.send_many(messages) == 4  # type: ignore[arg-type]
+    eventually(lambda: pull.stats().queued == 4)
+    assert pull.recv_many(10) == messages
+    with pytest.raises(a3m.BadPayload):
+        push.send_many([b"fine", "not fine"])  # type: ignore[list-item]
+    assert push.send_many([]) == 0
