@@ -164,6 +164,11 @@ def _attempt(
         result = attempt()
     finally:
         core.work()
+    if result is WOULD_BLOCK:
+        # The work may have taken in what this call waits for, and nobody has been told: it does not wait yet.
+        result = attempt()
+        if result is not WOULD_BLOCK:
+            core.work()
     if result is not WOULD_BLOCK:
         return result
     if closed_is_done and socket.closed and socket.try_closed() is None:

@@ -121,7 +121,10 @@ class Hammer:
         for pull in self.pulls:
             self.push.link(pull.id)
             # Or a PULL may ask for the link after the PUSH is gone, and ask again for ever, as it should.
-            self.push.wait_linked(pull.id, timeout=DRAIN)
+            try:
+                self.push.wait_linked(pull.id, timeout=DRAIN)
+            except a3m.Timeout as error:
+                raise AssertionError(f"{self.push.pending} {pull.pending} {self.push.stats()}") from error
         takers = [Thread(target=self._take_rest, args=[pull], daemon=True) for pull in self.pulls]
         for taker in takers:
             taker.start()

@@ -654,3 +654,16 @@ def test_a_node_that_moved_is_found_again(nodes: Nodes) -> None:
     a.register("b", at(b))
     moved = next(event for event in a.events(timeout=PATIENCE) if event.kind == "moved")
     assert moved.peer == "b"
+
+
+def test_what_comes_while_a_call_does_the_nodes_work_is_not_waited_for(nodes: Nodes) -> None:
+    pull = nodes("a").pull("in")
+    work, here = pull.core.work, []
+
+    def takes_something_in() -> None:
+        work()
+        here.append(b"x")
+
+    pull.core.work = takes_something_in
+    pull.try_receive = lambda: here.pop() if here else a3m.WOULD_BLOCK  # type: ignore[method-assign]
+    assert result(in_background(pull.recv)) == b"x"
