@@ -27,8 +27,19 @@ from exon.inbound import Inbound
 from exon.packing import BadPacking
 from exon.peer import Peer
 from exon.records import Token, Verdict
-from exon.state import MESSAGE_COST, Arrived, Known, State
-from exon.wire import CLOSING, CONSTANT_AT, MAX_NUMBER, Datagram, Header, Malformed, decode, decode_known
+from exon.state import MESSAGE_COST, Arrived, State
+from exon.wire import (
+    CLOSING,
+    MAX_NUMBER,
+    Datagram,
+    Header,
+    Malformed,
+    Short,
+    decode,
+    decode_short,
+    is_short,
+    time_near,
+)
 
 
 class Arrivals:
@@ -43,42 +54,78 @@ class Arrivals:
         counters = self._state.counters
         counters.datagrams_received += 1
         counters.bytes_received += len(datagram)
-        known = self._state.known.get(source)
         try:
-            if known is not None and datagram.startswith(known.encoded, CONSTANT_AT) and self._still_holds(known):
-                decoded = decode_known(datagram, known.constant)
+            if is_short(datagram):
+                self._receive_short(decode_short(datagram), source, now)
             else:
-                known = None
-                decoded = decode(datagram)
+                self._receive_full(decode(datagram), source, now)
         except Malformed as malformed:
             counters.dropped[malformed.reason] += 1
+
+    def _receive_short(self, short: Short, source: Address, now: float) -> None:
+        """A datagram from somebody who is known by its proof: nearly all are."""
+        state = self._state
+        proof, low_time, low_echo, delay, flags, frames, skipped = short
+        known = state.known.get(proof)
+        if known is None:
+            state.counters.dropped["unknown proof"] += 1
             return
-        header = decoded.header
-        if decoded.skipped:
-            counters.dropped["unknown frame"] += decoded.skipped
-        if known is not None:
-            self._receive_valid(decoded, source, now)
-        elif header.destination != self._state.id:
+        constant, peer, inbound = known
+        if peer.inbounds.get(inbound.epoch) is not inbound or not (proof == inbound.tag or inbound.gave(proof)):
+            state.counters.dropped["unknown proof"] += 1
+            return
+        if skipped:
+            state.counters.dropped["unknown frame"] += skipped
+        time = time_near(low_time, inbound.newest)
+        echo = time_near(low_echo, peer.last_time)
+        if time > inbound.newest and inbound.address == source == peer.address and peer.epoch == inbound.epoch:
+            # Nothing about the peer is new but what it says.
+            inbound.heard = inbound.arrived = now
+            inbound.newest = time
+            inbound.probes = 0
+            self._hear_echo(peer, inbound, echo, delay, now)
+            newest = True
+        else:
+            newest = self._hear(peer, Header(*constant, time, echo, delay), source, now)
+            inbound = peer.inbounds[inbound.epoch]
+        peer.outbound.peer_closes = bool(flags & CLOSING)
+        header = None
+        tokens = acks = False
+        for frame in frames:
+            if type(frame) is TokenFrame:
+                tokens = True
+                if not self._take_quickly(peer, inbound, frame, now):
+                    header = header or Header(*constant, time, echo, delay)
+                    self._on_token(header, frame, source, now)
+            elif type(frame) is Ack:
+                acks = True
+                self._on_ack(peer, inbound.epoch, frame, newest, now)
+            else:
+                header = header or Header(*constant, time, echo, delay)
+                self._on_frame(header, flags, frame, newest, source, now)
+        if tokens:
+            inbound.count_datagram(now)
+        if (acks or newest) and peer.outbound.recovery.in_flight:
+            peer.outbound.check_losses(now)
+        state.ready[peer.id] = peer
+
+    def _receive_full(self, datagram: Datagram, source: Address, now: float) -> None:
+        counters = self._state.counters
+        header = datagram.header
+        if datagram.skipped:
+            counters.dropped["unknown frame"] += datagram.skipped
+        if header.destination != self._state.id:
             counters.dropped["destination"] += 1
         elif header.source == self._state.id:
             counters.dropped["own id"] += 1
         elif header.destination_epoch not in (0, self._state.epoch):
             counters.dropped["epoch"] += 1
-            self._refuse(decoded, source, now)
+            self._refuse(datagram, source, now)
         elif self._is_proven(header, source):
-            self._receive_valid(decoded, source, now)
-            self._state.remember(header, source)
+            self._receive_valid(datagram, source, now)
+            self._state.remember(header)
         else:
-            self._receive_unproven(decoded, source, now)
-
-    def _still_holds(self, known: Known) -> bool:
-        """Whether a header that was found to be proven before is so now."""
-        peer, inbound = known.peer, known.inbound
-        return (
-            inbound.tag == known.proof
-            and self._state.peers.get(peer.id) is peer
-            and peer.inbounds.get(inbound.epoch) is inbound
-        )
+            self._receive_unproven(datagram, source, now)
 
     def _is_proven(self, header: Header, source: Address) -> bool:
         """Whether its sender has received what we sent to it: at its address, or where it was before."""
@@ -141,20 +188,17 @@ class Arrivals:
                 peer.outbound.challenged(now)
         tokens = acks = False
         for frame in frames:
-            if isinstance(frame, TokenFrame):
+            if type(frame) is TokenFrame:
                 tokens = True
                 self._on_token(header, frame, source, now)
-            elif isinstance(frame, Ack):
+            elif type(frame) is Ack:
                 acks = True
-                self._on_ack(header, frame, newest, now)
-            elif isinstance(frame, Slots):
-                self._on_slots(header, frame, newest, source, bool(flags & CLOSING), now)
-            elif isinstance(frame, ReqSlots):
-                self._on_reqslots(header, frame, source, now)
+                peer = state.peers.get(header.source)
+                if peer is not None:
+                    self._on_ack(peer, header.source_epoch, frame, newest, now)
             else:
-                self._on_rare(header, frame, source, now)
-        if peer is None or not frames:
-            peer = state.peers.get(header.source)
+                self._on_frame(header, flags, frame, newest, source, now)
+        peer = state.peers.get(header.source)
         if peer is not None:
             if tokens:
                 inbound = peer.inbounds.get(header.source_epoch)
@@ -163,6 +207,15 @@ class Arrivals:
             if acks or newest:
                 peer.outbound.check_losses(now)
             state.ready[peer.id] = peer
+
+    def _on_frame(self, header: Header, flags: int, frame: Frame, newest: bool, source: Address, now: float) -> None:
+        """Any but tokens and acknowledgements, of which there are most."""
+        if type(frame) is Slots:
+            self._on_slots(header, frame, newest, source, bool(flags & CLOSING), now)
+        elif type(frame) is ReqSlots:
+            self._on_reqslots(header, frame, source, now)
+        else:
+            self._on_rare(header, frame, source, now)
 
     def _on_rare(self, header: Header, frame: Frame, source: Address, now: float) -> None:
         match frame:
@@ -191,12 +244,7 @@ class Arrivals:
             inbound = state.life(peer, epoch, source, True, now)
             assert inbound is not None, "a proven life is worth any other"
         outbound = peer.outbound
-        record = state.records.send.get(peer.id)
-        if record is None or record.epoch is None or record.epoch == epoch:
-            outbound.recovery.echoed(header.echo, header.delay, int(now * 1e6), now)
-        peer.waiting_since = now if outbound.pending_messages else None
-        peer.reported = False
-        peer.located()
+        self._hear_echo(peer, inbound, header.echo, header.delay, now)
         if not inbound.hear(header.time, source, now):
             return False  # an old one: it may say something new, but not where the peer is
         inbound.proof, inbound.shown = header.tag, header.proof
@@ -221,6 +269,18 @@ class Arrivals:
             state.book.learn(peer.id, source)
             outbound.moved()
         return True
+
+    def _hear_echo(self, peer: Peer, inbound: Inbound, echo: int, delay: int, now: float) -> None:
+        """A sign of life came, and how long that took."""
+        outbound = peer.outbound
+        if echo > inbound.echoed:
+            inbound.echoed = echo
+            record = self._state.records.send.get(peer.id)
+            if record is None or record.epoch is None or record.epoch == inbound.epoch:
+                outbound.recovery.echoed(echo, delay, int(now * 1e6), now)
+        peer.waiting_since = now if outbound.pending_messages else None
+        peer.reported = False
+        peer.located()
 
     # -- frames ------------------------------------------------------------------------------------------------------
 
@@ -288,16 +348,16 @@ class Arrivals:
         if answer is not None:
             self._state.reply(header, answer, source, now)
 
-    def _on_ack(self, header: Header, frame: Ack, newest: bool, now: float) -> None:
-        peer = self._state.peers.get(header.source)
-        if peer is None:
-            return
-        released = self._state.records.on_ack(header.source, header.source_epoch, frame.r, frame.ranges)
-        if released:
-            peer.outbound.on_acked(released, now)
-            peer.waiting_since = None if peer.outbound.idle else now
+    def _on_ack(self, peer: Peer, epoch: int, frame: Ack, newest: bool, now: float) -> None:
+        outbound = peer.outbound
+        record = self._state.records.send.get(peer.id)
+        if record is not None:
+            released = record.release(epoch, frame.r, frame.ranges)
+            if released:
+                outbound.on_acked(released, now)
+                peer.waiting_since = now if outbound.pending_messages else None
         if newest:
-            peer.outbound.set_window(frame.window)
+            outbound.set_window(frame.window)
 
     def _on_refused(self, header: Header, frame: Refused, now: float) -> None:
         peer = self._state.peers.get(header.source)
@@ -344,6 +404,23 @@ class Arrivals:
         payload = inbound.join(frame)
         if payload is not None:
             self._on_token(header, TokenFrame(frame.s, frame.r, payload), source, now)
+
+    def _take_quickly(self, peer: Peer, inbound: Inbound, frame: TokenFrame, now: float) -> bool:
+        """Deliver a token with one whole message that has its slot, and room; False if there is more to be said."""
+        s, r, payload = frame
+        state = self._state
+        record = state.records.receive.get((peer.id, inbound.epoch))
+        if record is None or record.rck != r or payload[0] != packing.WHOLE:
+            return False
+        size = len(payload)
+        if peer.full or size > state.options.receive_bytes - peer.buffered - peer.large:
+            return False
+        if not record.slots.discard(s):
+            return False
+        inbound.doubtful = 0
+        self._put(peer, [payload[1:]], size + MESSAGE_COST, 0)
+        inbound.owe(s, r, self._ack_delay(peer), now)
+        return True
 
     def _on_token(self, header: Header, frame: TokenFrame, source: Address, now: float) -> None:
         peer_id, epoch = header.source, header.source_epoch

@@ -14,7 +14,7 @@ from exon.inbound import Inbound
 from exon.peer import Peer
 from exon.records import Token
 from exon.state import State
-from exon.wire import CLOSING, Header, constant_part, encode, encode_frame, encode_token, seal
+from exon.wire import CLOSING, Header, constant_part, encode, encode_frame, encode_token, seal, seal_short
 
 _RIDE = 96  # bytes of answers that may ride with a full token (see outbound)
 
@@ -26,24 +26,51 @@ class Departures:
         """Work on ``state``."""
         self._state = state
 
+    def quick(self, peer: Peer, now: float) -> tuple[Address, bytes] | None:
+        """The only datagram there is to send, if it is one as nearly all are: a token, and what is owed."""
+        state = self._state
+        inbound, address = peer.inbounds.get(peer.epoch), peer.address
+        if inbound is None or address is None or len(peer.inbounds) > 1 or inbound.replies or state.closing:
+            return None
+        outbound = peer.outbound
+        record = outbound.record
+        if record is None or record.epoch != inbound.epoch or inbound.may_ask(now) or not outbound.has_ample(record):
+            return None
+        if outbound.mtu.deadline() is not None:  # the path is being probed
+            return None
+        token = outbound.quick_token(record, now)
+        if token is None:
+            return None
+        frames = [encode_token(token.s, token.r, token.payload)]
+        if inbound.ack_due is not None:
+            acks = inbound.take_acks(peer.receive_record(inbound.epoch), peer.window)
+            frames[:0] = map(encode_frame, acks)
+        datagram, time = self._assemble(peer, inbound.epoch, address, frames, now, familiar=True)
+        recovery = outbound.recovery
+        recovery.sent(time, len(datagram[1]), [token], now)
+        recovery.limited()  # by the application: there is nothing more
+        if peer.waiting_since is None:
+            peer.waiting_since = now
+        return datagram
+
     def datagrams(self, peer: Peer, now: float) -> Iterator[tuple[Address, bytes]]:
         """Everything that may leave for one peer now."""
         outbound = peer.outbound
         record = outbound.record
         target = (record.epoch if record is not None else None) or peer.epoch
         for inbound in tuple(peer.inbounds.values()):
-            frames = self._answers(peer, inbound, now)
+            frames, familiar = self._answers(peer, inbound, now)
             if frames and (inbound.epoch != target or sum(map(len, frames)) > _RIDE):
                 for some in _portions(frames, outbound.mtu.size - peer.overhead):
-                    yield self._assemble(peer, inbound.epoch, peer.route_to(inbound), some, now)[0]
-                frames = []
+                    yield self._assemble(peer, inbound.epoch, peer.route_to(inbound), some, now, familiar=familiar)[0]
+                frames, familiar = [], True
             if inbound.epoch == target and (frames or record is not None):
-                yield from self._tokens(peer, target, frames, now)
+                yield from self._tokens(peer, target, frames, familiar, now)
         if target not in peer.inbounds:
-            yield from self._tokens(peer, target, [], now)
+            yield from self._tokens(peer, target, [], False, now)
 
-    def _answers(self, peer: Peer, inbound: Inbound, now: float) -> list[bytes]:
-        """What is due to one life of a peer: replies, acknowledgements, a probe."""
+    def _answers(self, peer: Peer, inbound: Inbound, now: float) -> tuple[list[bytes], bool]:
+        """What is due to one life of a peer: replies, acknowledgements, a probe; and whether it must know us for it."""
         frames: list[bytes] = []
         if inbound.replies:
             frames += map(encode_frame, inbound.replies)
@@ -57,10 +84,14 @@ class Departures:
                 frames.append(encode_frame(self._state.records.probe(record, peer.window)))
         due = inbound.ack_due
         if due is not None and (due <= now or not peer.outbound.idle):
-            frames += [encode_frame(ack) for ack in inbound.take_acks(peer.receive_record(inbound.epoch), peer.window)]
-        return frames
+            familiar = not frames
+            acks = inbound.take_acks(peer.receive_record(inbound.epoch), peer.window)
+            return frames + [encode_frame(ack) for ack in acks], familiar
+        return frames, not frames
 
-    def _tokens(self, peer: Peer, epoch: int, frames: list[bytes], now: float) -> Iterator[tuple[Address, bytes]]:
+    def _tokens(
+        self, peer: Peer, epoch: int, frames: list[bytes], familiar: bool, now: float
+    ) -> Iterator[tuple[Address, bytes]]:
         """Requests and tokens, the answers riding with the first of them."""
         outbound = peer.outbound
         record = outbound.record
@@ -74,6 +105,7 @@ class Departures:
             request = outbound.request(now)
             if request is not None:
                 frames.append(encode_frame(request))
+                familiar = False
             tokens: list[Token] = []
             token = outbound.quick_token(record, now) if record is not None else None
             if token is not None:
@@ -86,7 +118,7 @@ class Departures:
                     tokens += carried
             if not frames:
                 return
-            datagram, time = self._assemble(peer, epoch, address, frames, now)
+            datagram, time = self._assemble(peer, epoch, address, frames, now, familiar=familiar)
             if tokens:
                 outbound.recovery.sent(time, len(datagram[1]), tokens, now)
             if peer.waiting_since is None and not outbound.idle:
@@ -95,11 +127,24 @@ class Departures:
             if not outbound.has_more:
                 outbound.recovery.limited()  # by the application
                 return
-            frames = []
+            frames, familiar = [], True
 
     def _assemble(
-        self, peer: Peer, epoch: int, address: Address, frames: list[bytes], now: float, size: int = 0
+        self,
+        peer: Peer,
+        epoch: int,
+        address: Address,
+        frames: list[bytes],
+        now: float,
+        size: int = 0,
+        familiar: bool = False,
     ) -> tuple[tuple[Address, bytes], int]:
+        """A datagram, and its time.
+
+        It is a short one if it says nothing but what is of use only to somebody who knows us anyway (``familiar``), as
+        tokens and acknowledgements are. While nobody answers, the peer may have forgotten us, or have moved; so it is
+        told again who speaks.
+        """
         state = self._state
         time = peer.last_time = max(peer.last_time + 1, int(now * 1e6))
         inbound = peer.inbounds.get(epoch)
@@ -113,7 +158,10 @@ class Departures:
         tag = inbound.tag if address == inbound.tagged else state.tag(peer, inbound, address)
         if inbound.written != (tag, inbound.proof):
             inbound.written = tag, inbound.proof
+            inbound.written_at = time
             inbound.constant = constant_part(Header(state.id, peer.id, state.epoch, epoch, tag, inbound.proof, *times))
+        if familiar and inbound.echoed >= inbound.written_at and not peer.outbound.recovery.timeouts:
+            return state.count((address, seal_short(inbound.proof, times, frames, flags))), time
         return state.count((address, seal(inbound.constant, times, frames, flags, size))), time
 
 

@@ -54,8 +54,10 @@ class Inbound:
         self.tag = 0
         self.shown = 0  # the tag it showed last: until it hears from us again, it has no other
         self._old_tags: deque[int] = deque(maxlen=_MOST_TAGS)  # for the addresses it was at before
-        self.written: tuple[int, int] | None = None  # the tag and the proof in the constant part of our headers to it
-        self.constant = b""
+        self.written: tuple[int, int] | None = None  # the tag and the proof in our headers to it
+        self.written_at = 0  # since which of our times
+        self.constant = b""  # the part of those headers that is always the same
+        self.echoed = 0  # the highest of our times that it has heard
         self.replies: list[Frame] = []
         self.probes = 0  # asked in a row without being answered
         self.close_probes = 0

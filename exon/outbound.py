@@ -263,7 +263,7 @@ class Outbound:
         record = self._records.send.get(self.peer)
         if record is None:
             return None
-        if self._has_ample(record) and not record.closing:
+        if self.has_ample(record) and not record.closing:
             return None
         if self._asked_at is not None and now < self._ask_deadline():
             return None
@@ -272,14 +272,14 @@ class Outbound:
         n = self._shortage(record)
         return self._ask(record.request(n), now) if n else None
 
-    def _has_ample(self, record: SendRecord) -> bool:
+    def has_ample(self, record: SendRecord) -> bool:
         """Whether there are envelopes enough in any case, which is cheaper to find out than how many are missing."""
         envelopes = record.sck - record.env
         enough = envelopes >= self._ample and self._queued_bytes < envelopes * _SMALL
         return enough and self._cut is None and not self._announce
 
     def _needs_slots(self, record: SendRecord) -> bool:
-        return not self._has_ample(record) and self._shortage(record) > 0
+        return not self.has_ample(record) and self._shortage(record) > 0
 
     def _shortage(self, record: SendRecord) -> int:
         """How many slots to ask for: none until the reserve falls below half, then enough to fill it up."""

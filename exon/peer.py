@@ -29,7 +29,7 @@ class Peer:
         self.inbounds: dict[int, Inbound] = {}
         self.address: Address | None = None
         self.heard_at: Address | None = None  # where it was when it was last heard
-        self.known_at: Address | None = None  # where its headers are recognised
+        self.proofs: list[int] = []  # that stand for it in short datagrams, the oldest first
         self.epoch = 0  # of the life heard last
         self.buffered = 0  # bytes delivered that the application has not taken, bookkeeping included
         self.large = 0  # bytes of reassembled messages among them

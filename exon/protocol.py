@@ -301,7 +301,11 @@ class Node:
         while self._state.ready:
             peer_id = next(iter(self._state.ready))
             peer = self._state.ready[peer_id]
-            yield from self._departures.datagrams(peer, now)
+            datagram = self._departures.quick(peer, now)
+            if datagram is not None:
+                yield datagram
+            else:
+                yield from self._departures.datagrams(peer, now)
             self._state.ready.pop(peer_id, None)
             self._settle(peer, now)
 

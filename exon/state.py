@@ -21,9 +21,10 @@ from exon.peers import AddressBook, check_id
 from exon.records import Records
 from exon.stats import Counters
 from exon.tags import Tags
-from exon.wire import CLOSING, Header, constant_part, encode, encode_frame, overhead
+from exon.wire import CLOSING, Header, encode, encode_frame, overhead
 
 MESSAGE_COST = 64  # bytes a buffered message is taken to cost beyond its own, so that empty ones count too
+MOST_PROOFS = 16  # of one peer: one for each address that it has lately been at, and each of its lives
 _MOST_STRAYS = 256  # answers to nodes we keep no state for, waiting to leave
 
 
@@ -38,13 +39,11 @@ class Arrived(NamedTuple):
 
 
 class Known(NamedTuple):
-    """The part of a header that was found to be proven, and what it led to: the next one is recognised by its bytes."""
+    """Whom a proof stands for: what a short datagram that shows it leaves out."""
 
-    encoded: bytes
     constant: tuple[str, str, int, int, int, int]
     peer: Peer
     inbound: Inbound
-    proof: int
 
 
 class State:
@@ -64,7 +63,7 @@ class State:
         self.unproven: set[tuple[str, int]] = set()  # receive records of lives that have proved nothing yet
         self.ready: dict[str, Peer] = {}  # may have something to send; a dict, because it is an ordered set
         self.strays: list[tuple[Header, Address, bytes]] = []  # answers that belong to no peer, and to what
-        self.known: dict[Address, Known] = {}
+        self.known: dict[int, Known] = {}  # by proof
         self.inbox: deque[Arrived] = deque()
         self.events: deque[Event] = deque()
         self.unknown_on_close = 0
@@ -115,21 +114,25 @@ class State:
             inbound.retag(address, self.tags.tag(peer.id, inbound.epoch, address))
         return inbound.tag
 
-    def remember(self, header: Header, source: Address) -> None:
-        """The header is proven: recognise it when it comes again from there."""
+    def remember(self, header: Header) -> None:
+        """The header is proven: short datagrams with its proof stand for it from now on."""
         peer = self.peers.get(header.source)
         inbound = peer.inbounds.get(header.source_epoch) if peer is not None else None
-        if peer is not None and inbound is not None and inbound.proven and header.proof == inbound.tag:
-            if peer.known_at is not None:
-                self.known.pop(peer.known_at, None)
-            peer.known_at = source
-            self.known[source] = Known(constant_part(header), header[:6], peer, inbound, header.proof)
+        if peer is None or inbound is None or not inbound.proven:
+            return
+        known = self.known.get(header.proof)
+        if known is None or known.inbound is not inbound or known.constant[4] != header.tag:
+            if known is None:
+                peer.proofs.append(header.proof)
+                if len(peer.proofs) > MOST_PROOFS:
+                    self.known.pop(peer.proofs.pop(0), None)
+            self.known[header.proof] = Known(header[:6], peer, inbound)
 
     def forget(self, peer: Peer) -> None:
         """Nothing is pending with a peer: keep nothing about it."""
         del self.peers[peer.id]
-        if peer.known_at is not None:
-            self.known.pop(peer.known_at, None)
+        for proof in peer.proofs:
+            self.known.pop(proof, None)
 
     # -- answers -----------------------------------------------------------------------------------------------------
 

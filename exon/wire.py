@@ -1,7 +1,8 @@
 """Datagrams as bytes: a fixed prefix, then one msgpack array. ``docs/protocol.md`` has it byte by byte.
 
-Every datagram names its source and destination node and their epochs, so state is found by name alone and never by
-address (003, section 6.1.4), and nothing meant for an earlier life of a node can touch its present one.
+A datagram names its source and destination node and their epochs, so state is found by name alone and never by address
+(003, section 6.1.4), and nothing meant for an earlier life of a node can touch its present one. Between two lives that
+have heard each other a *short* datagram leaves the names out: the proof in it is known to nobody else.
 
 The reader trusts nothing: whatever bytes come in, :func:`decode` returns a valid datagram or raises
 :class:`Malformed` with a reason out of a fixed list, in time proportional to the input.
@@ -31,14 +32,18 @@ from exon.frames import (
 )
 
 MAGIC = b"EX"
-VERSION = 2
+VERSION = 3
 CLOSING = 0x01  # flag: the source is closing and would like to see its records go
+SHORT = 0x02  # flag: the header is a short one
 
 _PREFIX = struct.Struct(">2sBBHI")  # magic, version, flags, length of the body, CRC-32
 _PREFIX_BEFORE_CRC = struct.Struct(">2sBBH")
 _HEADER_FIELDS = 9
 _CONSTANT_FIELDS = 6  # all but time, echo and delay
-CONSTANT_AT = _PREFIX.size + 1  # where they are, if the datagram has fewer than seven frames
+_SHORT_HEADER = struct.Struct(">QIII")  # proof, and the lowest 32 bits of time, echo and delay
+_FRAMES_AT = _PREFIX.size + _SHORT_HEADER.size
+_LOW = 2**32 - 1
+_HALF = 2**31
 MAX_NUMBER = 2**63 - 1
 MAX_ID = 255
 MAX_RANGES = 128  # in one acknowledgement
@@ -153,6 +158,17 @@ def seal(constant: bytes, times: tuple[int, int, int], frames: Sequence[bytes], 
     return b"".join((start, crc32(padding, check).to_bytes(4, "big"), head, *frames, padding))
 
 
+def seal_short(proof: int, times: tuple[int, int, int], frames: Sequence[bytes], flags: int = 0) -> bytes:
+    """A datagram between lives that know each other: a proof, time, echo and delay, and encoded frames."""
+    time, echo, delay = times
+    head = _SHORT_HEADER.pack(proof, time & _LOW, echo & _LOW, delay if delay < _LOW else _LOW) + _array(len(frames))
+    start = _PREFIX_BEFORE_CRC.pack(MAGIC, VERSION, flags | SHORT, len(head) + sum(map(len, frames)))
+    check = crc32(head, crc32(start))
+    for frame in frames:
+        check = crc32(frame, check)
+    return b"".join((start, check.to_bytes(4, "big"), head, *frames))
+
+
 def overhead(source: str, destination: str) -> int:
     """The most bytes that prefix and header can take between two nodes."""
     ids = len(source.encode()) + len(destination.encode()) + 4
@@ -168,9 +184,14 @@ def _array(length: int) -> bytes:
 _READ_ERRORS = (ValueError, TypeError, OverflowError, msgpack.UnpackException, RecursionError)
 
 
-def open_body(data: bytes) -> tuple[int, list[Any]]:
-    """The flags and the fields of the datagram in ``data``, which are at least as many as a header has."""
-    if len(data) < _PREFIX.size:
+def is_short(data: bytes) -> bool:
+    """Whether ``data``, if it is a datagram, has a short header."""
+    return len(data) >= _PREFIX.size and bool(data[3] & SHORT)
+
+
+def _open(data: bytes, at: int) -> tuple[int, list[Any]]:
+    """The flags of the datagram in ``data``, and the fields of the array that begins ``at`` so many bytes."""
+    if len(data) < at:
         raise Malformed("short")
     magic, version, flags, length, check = _PREFIX.unpack_from(data)
     if magic != MAGIC:
@@ -184,39 +205,53 @@ def open_body(data: bytes) -> tuple[int, list[Any]]:
     if crc32(view[10:], crc32(view[:6])) != check:
         raise Malformed("checksum")
     try:
-        fields = msgpack.unpackb(view[10:end], use_list=True)
+        fields = msgpack.unpackb(view[at:end], use_list=True)
     except _READ_ERRORS:
         raise Malformed("encoding") from None
-    if type(fields) is not list or len(fields) < _HEADER_FIELDS:
+    if type(fields) is not list:
         raise Malformed("header")
     return flags, fields
 
 
 def decode(data: bytes) -> Datagram:
-    """The datagram in ``data``, or :class:`Malformed`."""
-    flags, fields = open_body(data)
-    header = _header(fields)
-    return Datagram(header, flags, *_frames(fields))
-
-
-def decode_known(data: bytes, constant: tuple[str, str, int, int, int, int]) -> Datagram:
-    """The same, if the constant part of the header is known already."""
-    flags, fields = open_body(data)
-    time, echo, delay = fields[_CONSTANT_FIELDS:_HEADER_FIELDS]
-    if (
-        type(time) is not int
-        or type(echo) is not int
-        or type(delay) is not int
-        or not (0 <= time <= MAX_NUMBER and 0 <= echo <= MAX_NUMBER and 0 <= delay <= MAX_NUMBER)
-    ):
+    """The datagram with a full header in ``data``, or :class:`Malformed`."""
+    flags, fields = _open(data, _PREFIX.size)
+    if flags & SHORT or len(fields) < _HEADER_FIELDS:
         raise Malformed("header")
-    return Datagram(Header(*constant, time, echo, delay), flags, *_frames(fields))
+    return Datagram(_header(fields), flags, *_frames(fields[_HEADER_FIELDS:]))
+
+
+class Short(NamedTuple):
+    """A short datagram, decoded; of its times only the lowest 32 bits are known."""
+
+    proof: int
+    time: int
+    echo: int
+    delay: int
+    flags: int
+    frames: list[Frame]
+    skipped: int
+
+
+def decode_short(data: bytes) -> Short:
+    """The datagram with a short header in ``data``, or :class:`Malformed`."""
+    flags, fields = _open(data, _FRAMES_AT)
+    return Short(*_SHORT_HEADER.unpack_from(data, _PREFIX.size), flags, *_frames(fields))
+
+
+def time_near(low: int, other: int) -> int:
+    """The number nearest to ``other`` with these lowest 32 bits.
+
+    >>> time_near(1, 2**32 - 1), time_near(2**32 - 1, 2**32 + 1)
+    (4294967297, 4294967295)
+    """
+    return max(0, other + ((low - other + _HALF) & _LOW) - _HALF)
 
 
 def _frames(fields: list[Any]) -> tuple[list[Frame], int]:
     frames: list[Frame] = []
     skipped = 0
-    for raw in fields[_HEADER_FIELDS:]:
+    for raw in fields:
         if type(raw) is not list or not raw or type(raw[0]) is not int:
             raise Malformed("frame")
         read = _READERS.get(raw[0])

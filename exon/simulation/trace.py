@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from exon.frames import Ack, ClosedFrame, Frame, ReqSlots, Slice, TokenFrame
-from exon.wire import CLOSING, Malformed, decode
+from exon.wire import CLOSING, Malformed, decode, decode_short, is_short
 
 
 def describe(datagram: bytes) -> str:
@@ -15,14 +15,21 @@ def describe(datagram: bytes) -> str:
     'a/5 to b/?, time 1000: REQSLOTS s=0 n=17 l=0; ACK r=3 window=4096 0-3 6'
     """
     try:
+        if is_short(datagram):
+            short = decode_short(datagram)
+            return _describe(f"short, proof {short.proof:x}"[:22], short.time, short.flags, short.frames)
         decoded = decode(datagram)
     except Malformed as malformed:
         return f"malformed ({malformed.reason}), {len(datagram)} bytes"
     header = decoded.header
     destination = f"{header.destination}/{_epoch(header.destination_epoch)}"
-    closing = ", closing" if decoded.flags & CLOSING else ""
-    frames = "; ".join(map(_frame, decoded.frames)) or "nothing"
-    return f"{header.source}/{_epoch(header.source_epoch)} to {destination}, time {header.time}{closing}: {frames}"
+    who = f"{header.source}/{_epoch(header.source_epoch)} to {destination}"
+    return _describe(who, header.time, decoded.flags, decoded.frames)
+
+
+def _describe(who: str, time: int, flags: int, frames: list[Frame]) -> str:
+    closing = ", closing" if flags & CLOSING else ""
+    return f"{who}, time {time}{closing}: {'; '.join(map(_frame, frames)) or 'nothing'}"
 
 
 def shorten(payload: bytes) -> str:

@@ -11,7 +11,7 @@ import pytest
 
 from exon import packing
 from exon.packing import BadPacking, Fragment
-from exon.wire import Header, Malformed, decode, encode, encode_frame
+from exon.wire import SHORT, Header, Malformed, decode, decode_short, encode, encode_frame, is_short, seal_short
 from tests.vectors import generate
 from tests.vectors.generate import frame_from_json, frame_to_json
 
@@ -45,6 +45,19 @@ def test_decode(vector: dict[str, Any]) -> None:
     assert json.loads(json.dumps([frame_to_json(frame) for frame in decoded.frames])) == vector["frames"]
     assert decoded.flags == vector.get("flags", 0)
     assert decoded.skipped == vector.get("skipped", 0)
+
+
+@pytest.mark.parametrize("vector", named(load("short.json")))
+def test_short(vector: dict[str, Any]) -> None:
+    frames = [frame_from_json(form) for form in vector["frames"]]
+    time, echo, delay = vector["times"]
+    data = bytes.fromhex(vector["datagram"])
+    assert seal_short(vector["proof"], (time, echo, delay), list(map(encode_frame, frames)), vector["flags"]) == data
+    assert is_short(data)
+    decoded = decode_short(data)
+    assert decoded[:4] == (vector["proof"], time % 2**32, echo % 2**32, min(delay, 2**32 - 1))
+    assert decoded.flags == vector["flags"] | SHORT
+    assert decoded.frames == frames
 
 
 @pytest.mark.parametrize("vector", load("malformed.json"), ids=lambda vector: vector["reason"])

@@ -21,7 +21,7 @@ from exon.events import Event
 from exon.frames import Frame
 from exon.options import Options
 from exon.protocol import Node
-from exon.wire import Datagram, Header, decode, encode, encode_frame
+from exon.wire import Datagram, Header, decode, decode_short, encode, encode_frame, is_short, time_near
 
 _MOST_EARLY = 8  # calls in a row that a node may ask for at a moment that has passed
 _MOST_AT_ONCE = 20_000  # datagrams that a node may send at one moment
@@ -68,6 +68,7 @@ class Wire:
         self.lose: Callable[[Parcel], bool] = lambda parcel: False
         self.busy: set[str] = set()  # nodes whose application takes nothing
         self.off: set[str] = set()  # nodes that do nothing: dead, or not reachable by anybody
+        self._constants: dict[int, Header] = {}  # what short datagrams leave out, by their proof
         self._flying: list[tuple[float, int, Parcel]] = []
         self._sequence = count()
         self._epochs = count(11, 11)
@@ -136,8 +137,20 @@ class Wire:
             self.take(node_id)
         for number, (destination, data) in enumerate(node.datagrams(self.now)):
             assert number < _MOST_AT_ONCE, f"{node_id} sends without end at {self.now}"
-            self._post(Parcel(self.now, self.addresses[node_id], destination, data, decode(data)))
+            self._post(Parcel(self.now, self.addresses[node_id], destination, data, self._decode(data)))
         self.events[node_id] += node.events()
+
+    def _decode(self, data: bytes) -> Datagram:
+        """A datagram with everything that its receiver knows about it."""
+        if not is_short(data):
+            full = decode(data)
+            self._constants[full.header.proof] = full.header
+            return full
+        short = decode_short(data)
+        near = int(self.now * 1e6)
+        times = time_near(short.time, near), time_near(short.echo, near), short.delay
+        header = Header(*self._constants[short.proof][:6], *times)
+        return Datagram(header, short.flags, short.frames, short.skipped)
 
     def take(self, node_id: str) -> None:
         """Let the application take what was delivered."""

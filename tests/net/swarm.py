@@ -27,7 +27,7 @@ from exon import Closed, Endpoint, Options
 from exon.addresses import Address
 from exon.protocol import Node
 from exon.udp import UdpSocket
-from exon.wire import Malformed, decode
+from exon.wire import Malformed, decode, decode_short, is_short
 
 PATIENCE = 60.0  # seconds until a run that hangs fails; no run that works waits for it
 OPTIONS = Options(idle_timeout=0.25)
@@ -184,6 +184,7 @@ class Swarm:
         for descriptor in self._by_descriptor:
             self._poll.register(descriptor, select.POLLIN)
         self._here: dict[str, Guest] = {}
+        self._proofs: dict[int, str] = {}  # whom short datagrams are for, by what they show
         self._timers: list[tuple[float, str]] = []
 
     def run(self, visits: Iterable[range]) -> None:
@@ -230,9 +231,13 @@ class Swarm:
 
     def _addressee(self, data: bytes) -> Guest | None:
         try:
-            return self._here.get(decode(data).header.destination)
+            if is_short(data):
+                return self._here.get(self._proofs.get(decode_short(data).proof, ""))
+            header = decode(data).header
         except Malformed:
             return None
+        self._proofs[header.proof] = header.destination
+        return self._here.get(header.destination)
 
     def _expire(self) -> None:
         now = monotonic()

@@ -29,7 +29,7 @@ from exon.frames import (
     TokenFrame,
 )
 from exon.packing import Fragment
-from exon.wire import CLOSING, MAX_NUMBER, Header, encode, encode_frame
+from exon.wire import CLOSING, MAX_NUMBER, VERSION, Header, encode, encode_frame, seal_short
 
 HERE = Path(__file__).parent
 HEADER = Header("a", "b", 11, 22, 33, 44, 55, 66, 77)
@@ -130,7 +130,7 @@ def headers() -> list[dict[str, Any]]:
             ReqSlots(0, 17, 0),
         ),
         valid("closing", HEADER, Slots(21, 40, 0, 0), flags=CLOSING),
-        valid("flags of the future", HEADER, Gone(1), flags=0xFE),
+        valid("flags of the future", HEADER, Gone(1), flags=0xFC),
         valid("the largest numbers", Header("a", "b", top, top, top, top, top, top, top)),
         valid("widths of numbers", Header("a", "b", 127, 128, 255, 256, 65535, 65536, 2**32 - 1)),
         valid("more widths of numbers", Header("a", "b", 2**32, 2**53, 2**53 + 1, 2**62, 0, 1, 2)),
@@ -141,10 +141,33 @@ def headers() -> list[dict[str, Any]]:
     ]
 
 
-def _raw(*values: object, version: int = 2, after: bytes = b"") -> bytes:
+def _raw(*values: object, version: int = VERSION, after: bytes = b"") -> bytes:
     body: bytes = msgpack.packb(list(values))
     start = struct.pack(">2sBBH", b"EX", version, 0, len(body))
     return start + crc32(start + body + after).to_bytes(4, "big") + body + after
+
+
+def shorts() -> list[dict[str, Any]]:
+    """Datagrams with short headers; of times only the lowest 32 bits are written, and a long delay is the longest."""
+    token, ack = TokenFrame(5, 40, packing.pack([b"hello"])), Ack(40, 4194304, ((5, 8), (9, 10)))
+    cases: list[tuple[str, int, tuple[int, int, int], list[Frame], int]] = [
+        ("a token", 44, (55, 66, 77), [token], 0),
+        ("an acknowledgement and a token", 2**40, (2_000_000, 1_999_000, 250), [ack, token], 0),
+        ("nothing, closing", 44, (55, 66, 77), [], CLOSING),
+        ("the largest proof, and times that are cut", MAX_NUMBER, (2**40 + 7, 2**33 + 9, 2**40), [ack], 0),
+        ("sixteen frames", 44, (55, 66, 77), [Gone(r) for r in range(16)], 0),
+    ]
+    return [
+        {
+            "name": name,
+            "datagram": seal_short(proof, times, list(map(encode_frame, frames)), flags).hex(),
+            "flags": flags,
+            "proof": proof,
+            "times": list(times),
+            "frames": [frame_to_json(frame) for frame in frames],
+        }
+        for name, proof, times, frames, flags in cases
+    ]
 
 
 def tolerated() -> list[dict[str, Any]]:
@@ -168,7 +191,7 @@ def _wide() -> bytes:
     body = b"\xdd\x00\x00\x00\x0a\xd9\x01a\xd9\x01b"
     body += b"".join(b"\xcf" + number.to_bytes(8, "big") for number in HEADER[2:])
     body += b"\xdc\x00\x02\xd3" + (7).to_bytes(8, "big") + b"\xcf" + (1).to_bytes(8, "big")
-    start = struct.pack(">2sBBH", b"EX", 2, 0, len(body))
+    start = struct.pack(">2sBBH", b"EX", VERSION, 0, len(body))
     return start + crc32(start + body).to_bytes(4, "big") + body
 
 
@@ -229,7 +252,7 @@ def malformed() -> list[dict[str, str]]:
 
 
 def _body(body: bytes) -> bytes:
-    start = struct.pack(">2sBBH", b"EX", 2, 0, len(body))
+    start = struct.pack(">2sBBH", b"EX", VERSION, 0, len(body))
     return start + crc32(start + body).to_bytes(4, "big") + body
 
 
@@ -263,6 +286,7 @@ def payloads() -> list[dict[str, Any]]:
 FILES = {
     "frames.json": frames,
     "headers.json": headers,
+    "short.json": shorts,
     "tolerated.json": tolerated,
     "malformed.json": malformed,
     "payloads.json": payloads,
