@@ -123,13 +123,18 @@ class Driver:
 
     # -- for the node, with the lock held ----------------------------------------------------------------------------
 
-    def work(self) -> None:
-        """Something may want to leave: let it, or leave it to the next turn if it can join what is on the way."""
-        if self._core.wants_to_send and not self._stopped:
-            if self._core.busy:
-                self._watch.alarm(self._loop.time())
-            else:
-                self.flush()
+    def work(self) -> bool:
+        """Something may want to leave: let it, or leave it to the next turn if it can join what is on the way.
+
+        The answer is whether anything may have come in meanwhile, from a socket of this node.
+        """
+        if not self._core.wants_to_send or self._stopped:
+            return False
+        if self._core.busy:
+            self._watch.alarm(self._loop.time())
+            return False
+        self.flush()
+        return True
 
     def flush(self) -> None:
         """Do what is due, and send what can leave."""

@@ -76,7 +76,8 @@ class Core:
         self.transport = transport
         self.time = time
         self.lock = Lock()
-        self.work: Callable[[], None] = lambda: None  # tells the driver that something wants to leave
+        # Tells the driver that something wants to leave; whether anything may have come in meanwhile.
+        self.work: Callable[[], bool] = lambda: False
         self.driver: Driver | None = None  # lets threads that wait drive the node
         self.conversations: dict[int, tuple[LinkEnd, Link]] = {}  # links by our name for them, while they exist
         self.lanes: dict[Lanes, None] = {}  # sockets that may hold messages which were accepted without the lock
@@ -266,10 +267,13 @@ class Core:
             due = self._round_at
         return due
 
+    @property
+    def eventful(self) -> bool:
+        """Whether :meth:`events` may have something."""
+        return bool(self._lookups or self.transport.eventful)
+
     def events(self) -> Iterator[exon.events.Event]:
         """For the driver: what only it can do."""
-        if not self._lookups and not self.transport.eventful:
-            return
         for event in self.transport.events():
             self._on_transport_event(event)
         while self._lookups:
@@ -299,7 +303,7 @@ class Core:
     def abandon(self) -> None:
         """Everything here belongs to another process."""
         self.closing = True
-        self.work = lambda: None
+        self.work = lambda: False
         self.transport.close()
         for socket in list(self.sockets.values()):
             socket.abandon()

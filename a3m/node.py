@@ -182,16 +182,20 @@ class Node:
         self._core.abandon()
         self._report = CloseReport(False, 0, 0, {})
 
-    def _work(self) -> None:
+    def _work(self) -> bool:
         """Something wants to leave: do it here if nothing is on the way yet, or there is enough of it.
 
-        The rest leaves as soon as somebody hears of the arrival of what is on the way.
+        The rest leaves as soon as somebody hears of the arrival of what is on the way. The answer is whether anything
+        may have come in meanwhile.
         """
         core = self._core
-        if core.has_news:
-            busy = core.busy
-            if not busy or core.unsent >= BATCH:
-                self._engine.run_now(read=busy)
+        if not core.has_news:
+            return False
+        busy = core.busy
+        if busy and core.unsent < BATCH:
+            return False
+        self._engine.run_now(read=busy)
+        return True
 
     def _ignore(self, _: TransportEvent) -> None:
         """The core has taken what it needs."""

@@ -322,13 +322,16 @@ class SocketCore(LinkEnd):
         return events
 
     def wait_entry(self, events: int, wake: Callable[[int], bool]) -> WaitEntry:
-        """An entry for a call that waits for ``events``.
+        """An entry for a call that waits for ``events``."""
+        return WaitEntry(events | POLLHUP, wake, exclusive=self.is_exclusive(events))
 
-        One call is woken per message or credit. But a change of links concerns all of them, and where it depends on
-        the message which credit it can use, the one that was woken alone might be the wrong one.
+    def is_exclusive(self, events: int) -> bool:
+        """Whether one call that waits for ``events`` is woken at a time.
+
+        One is woken per message or credit. But a change of links concerns all of them, and where it depends on the
+        message which credit it can use, the one that was woken alone might be the wrong one.
         """
-        shared = events & POLLLINK or (events & POLLOUT and not self.alike)
-        return WaitEntry(events | POLLHUP, wake, exclusive=not shared)
+        return not (events & POLLLINK or (events & POLLOUT and not self.alike))
 
     @property
     def wait_queue(self) -> WaitQueue:

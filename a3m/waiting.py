@@ -14,21 +14,22 @@ from a3m.core import Driver
 from a3m.errors import A3MError, NoLinks, Timeout
 from a3m.signals import Uninterrupted
 from a3m.socket_core import WOULD_BLOCK, SocketCore
-from a3m.waitqueue import POLLHUP, POLLIN, POLLOUT
+from a3m.waitqueue import POLLHUP, POLLIN, POLLOUT, WaitEntry
 
 _FOR_EVER = 1e9  # seconds; more cannot be waited for
 
 
-class _Leading:
+class _Leading(WaitEntry):
     """A thread that drives while it waits."""
 
     __slots__ = ("_driver", "woken")
 
-    def __init__(self, driver: Driver) -> None:
+    def __init__(self, driver: Driver, events: int, exclusive: bool) -> None:
+        super().__init__(events, self._wake, exclusive=exclusive)
         self._driver = driver
         self.woken = False
 
-    def wake(self, _events: int) -> bool:
+    def _wake(self, _events: int) -> bool:
         if self.woken:
             return False
         self.woken = True
@@ -68,12 +69,14 @@ def call(
     require_link: bool,
     *,
     closed_is_done: bool = False,
-    partial: Callable[[], bool] = lambda: False,
+    partial: Callable[[], bool] | None = None,
 ) -> Any:
     """What ``attempt`` answers, as soon as it answers anything but WOULD_BLOCK; waits for ``events`` in between."""
-    check_timeout(timeout)
     core = socket.core
-    deadline = None if timeout is None or timeout > _FOR_EVER else core.time() + timeout
+    deadline = None
+    if timeout is not None:
+        check_timeout(timeout)
+        deadline = None if timeout > _FOR_EVER else core.time() + timeout
     while True:
         parked = entry = None
         leaving = True  # by an exception, such as KeyboardInterrupt
@@ -107,22 +110,21 @@ def _lead(driver: Driver, socket: SocketCore, events: int, deadline: float | Non
 
     With the lock held.
     """
-    leading = _Leading(driver)
-    entry = socket.wait_entry(events, leading.wake)
-    time = socket.core.time
-    leaving = True
     if not driver.begin():
         return False
+    entry = _Leading(driver, events | POLLHUP, socket.is_exclusive(events))
+    time = socket.core.time
+    leaving = True
     try:
         socket.wait_queue.add(entry)
         signals.wake = driver.interrupt
-        while not (leading.woken or signals.came or _over(deadline, time())) and driver.turn(deadline):
+        while not (entry.woken or signals.came or _over(deadline, time())) and driver.turn(deadline):
             pass
         leaving = signals.came or _over(deadline, time())
     finally:
         driver.end()
         socket.wait_queue.remove(entry)
-        if leading.woken and leaving:
+        if entry.woken and leaving:
             socket.pass_on(events)
     return True
 
@@ -135,49 +137,39 @@ def step(
     deadline: float | None,
     require_link: bool,
     closed_is_done: bool,
-    partial: Callable[[], bool],
+    partial: Callable[[], bool] | None,
 ) -> Any:
     """What ``attempt`` answers, or WOULD_BLOCK if the caller has to wait for ``events``. With the lock held.
 
     The part of a call that does not depend on who waits, and how: threads do in :func:`call`, tasks elsewhere.
     """
     try:
-        return _attempt(socket, events, attempt, timeout, deadline, require_link, closed_is_done)
-    except A3MError:
-        if partial():  # what is done is done, and said; whatever is wrong is found again by the next call
-            return None
-        raise
-
-
-def _attempt(
-    socket: SocketCore,
-    events: int,
-    attempt: Callable[[], Any],
-    timeout: float | None,
-    deadline: float | None,
-    require_link: bool,
-    closed_is_done: bool,
-) -> Any:
-    core = socket.core
-    check(socket, events, closed_is_done)
-    try:
-        result = attempt()
-    finally:
-        core.work()
-    if result is WOULD_BLOCK:
-        # The work may have taken in what this call waits for, and nobody has been told: it does not wait yet.
-        result = attempt()
+        if socket.closed:
+            check(socket, events, closed_is_done)
+        core = socket.core
+        took_in = False
+        try:
+            result = attempt()
+        finally:
+            took_in = core.work()
+        if result is WOULD_BLOCK and took_in:
+            # It may have been what this call waits for, and nobody has been told: it does not wait yet.
+            result = attempt()
+            if result is not WOULD_BLOCK:
+                core.work()
         if result is not WOULD_BLOCK:
-            core.work()
-    if result is not WOULD_BLOCK:
-        return result
-    if closed_is_done and socket.closed and socket.try_closed() is None:
-        return None
-    if require_link and not socket.has_links:
-        raise NoLinks(f"{socket.id} has no link, and none is being made; call link(), or let a peer link to it")
-    if _over(deadline, core.time()):
-        raise Timeout(explain(socket, events, timeout))
-    return WOULD_BLOCK
+            return result
+        if closed_is_done and socket.closed and socket.try_closed() is None:
+            return None
+        if require_link and not socket.has_links:
+            raise NoLinks(f"{socket.id} has no link, and none is being made; call link(), or let a peer link to it")
+        if _over(deadline, core.time()):
+            raise Timeout(explain(socket, events, timeout))
+        return WOULD_BLOCK
+    except A3MError:
+        if partial is not None and partial():
+            return None  # what is done is done, and said; whatever is wrong is found again by the next call
+        raise
 
 
 def _over(deadline: float | None, now: float) -> bool:

@@ -43,6 +43,7 @@ from exon.udp import UdpSocket, resolve
 
 _TRAIN = 64  # datagrams handed to the kernel at a time
 _READS = 32  # system calls in a row that only receive, so that timers run under continuous traffic too
+_ALONE = 4096  # bytes: a datagram that is smaller and no part of a train is often the only one
 _PAUSE = 0.01  # seconds after an exception of our own
 _LAST_LOOKS = 1000
 _LOOK_IN = 0.001  # seconds between two looks at whether the application still drives
@@ -73,6 +74,10 @@ class Driven(Protocol):
     def expire(self, now: float) -> None:
         """Time has passed."""
 
+    @property
+    def eventful(self) -> bool:
+        """Whether :meth:`events` may have something."""
+
     def events(self) -> Iterator[Event]:
         """What happened."""
 
@@ -81,6 +86,10 @@ class Driven(Protocol):
 
     def moved(self) -> None:
         """The node has another address now."""
+
+    @property
+    def closing(self) -> bool:
+        """Whether it was closed."""
 
     @property
     def closed(self) -> bool:
@@ -175,20 +184,24 @@ class Engine:
         With the lock held, which is released meanwhile. Only for the leader. False when the engine has stopped.
         """
         self._stints += 1
+        node = self.node
         now = monotonic()
-        due = self.node.deadline()
-        if self.node.wants_to_send or self._unsent or (due is not None and due <= now):
+        due = node.deadline()
+        if node.wants_to_send or self._unsent or (due is not None and due <= now):
             try:
                 self._flush(now)
             except Exception:
                 self._count_error("engine-error")
-        timeout = self._sleep_time(now)
-        if deadline is not None:
-            timeout = min(_LONGEST_SLEEP if timeout is None else timeout, deadline - now)
+            due = node.deadline()
+        self._asleep = True
+        self._wakes_at = due
+        if deadline is not None and (due is None or deadline < due):
+            due = deadline
+        # Rounded up, or the last fraction of a millisecond would be spent in a loop.
+        timeout = None if due is None else ceil(min(_LONGEST_SLEEP, max(0.0, due - now)) * 1000)
         self.lock.release()
         try:
-            # Rounded up, or the last fraction of a millisecond would be spent in a loop.
-            ready = self._polls[1].poll(None if timeout is None else ceil(max(0.0, timeout) * 1000))
+            ready = self._polls[1].poll(timeout)
         finally:
             self.lock.acquire()
             self._asleep = False
@@ -350,6 +363,8 @@ class Engine:
             # Not the time before the first: what came while others were worked on would seem to have come earlier, and
             # the shortest round trip shorter than it is.
             self._receive(datagrams, monotonic())
+            if len(datagrams) == 1 and len(datagrams[0][0]) < _ALONE:
+                return True  # where there is little traffic, to be told that there is no more costs as much as a poll
         return True
 
     def _receive(self, datagrams: Sequence[tuple[bytes, Address]], now: float) -> None:
@@ -367,10 +382,12 @@ class Engine:
         if not self._unsent or self._send(self._unsent):
             leaving = node.datagrams(now)
             while batch := list(islice(leaving, _TRAIN)):
-                if not self._send(batch):
+                if not self._send(batch) or len(batch) < _TRAIN:
                     break
-        if node.closed:
+        if node.closing and node.closed:
             self._progress()  # the last probe of a close left just now, and nothing else need come to pass
+        if not node.eventful:
+            return
         for event in node.events():
             if isinstance(event, DuplicateId):
                 log.warning("duplicate-id", node=node.id, peer=event.peer, addresses=event.addresses)

@@ -169,6 +169,9 @@ class UdpSocket:
             Closed: The socket was closed.
         """
         done, total = 0, len(datagrams)
+        if total == 1:
+            address, data = datagrams[0]
+            return self._settle(self._submit(address, data), address, 1)
         while done < total:
             end = self._train_end(datagrams, done)
             if end - done == 1:

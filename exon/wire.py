@@ -236,7 +236,8 @@ class Short(NamedTuple):
 def decode_short(data: bytes) -> Short:
     """The datagram with a short header in ``data``, or :class:`Malformed`."""
     flags, fields = _open(data, _FRAMES_AT)
-    return Short(*_SHORT_HEADER.unpack_from(data, _PREFIX.size), flags, *_frames(fields))
+    proof, time, echo, delay = _SHORT_HEADER.unpack_from(data, _PREFIX.size)
+    return Short(proof, time, echo, delay, flags, *_frames(fields))
 
 
 def time_near(low: int, other: int) -> int:

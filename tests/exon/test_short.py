@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import pytest
 
+from exon.events import PeerRestarted
 from exon.frames import Ack, ReqSlots, TokenFrame
 from exon.wire import Malformed, decode_short, is_short, seal_short, time_near
 from tests.exon.wire_pair import Parcel, Wire
@@ -72,7 +73,7 @@ def test_a_new_life_that_gets_short_datagrams_is_noticed() -> None:
     wire.introduce()
     wire.send("a", "b", b"to which life?")
     wire.run(10)
-    fate = [event for event in wire.events["a"] if type(event).__name__ == "PeerRestarted"]
+    fate = [event for event in wire.events["a"] if isinstance(event, PeerRestarted)]
     assert len(fate) == 1
     assert (b"to which life?" in wire.got["b"]) != (b"to which life?" in fate[0].unknown)
 
