@@ -26,7 +26,8 @@ from a3m.events import Event
 from a3m.flow import Outgoing
 from a3m.ids import RESERVED, SocketId, check_node, check_tag
 from a3m.link import Link
-from a3m.messages import DATA, ERROR, FLOW, Malformed, Message, Reply
+from a3m.link_machine import State
+from a3m.messages import DATA, ERROR, FLOW, LOW, SHORT_FIELDS, Malformed, Message, Reply
 from a3m.outbox import Outbox
 from a3m.payload import OVERHEAD, size_of
 from a3m.stats import NodeStats
@@ -348,19 +349,25 @@ class Core:
 
     def _hand_over(self, now: float) -> None:
         """Give the transport as much as it takes."""
-        for socket in self.lanes:
-            socket.settle()
-        for peer in list(self._outbox):
-            self._empty_outbox(peer, now)
-        for link in list(self._speakers):
-            self._let_speak(link, now)
-        for link in list(self._dirty):
-            if self._send_runs(self._dirty[link], link, now):
-                del self._dirty[link]
+        lanes = self.lanes
+        if lanes:
+            for socket in lanes:
+                socket.settle()
+        if self._outbox:
+            for peer in list(self._outbox):
+                self._empty_outbox(peer, now)
+        if self._speakers:
+            for link in list(self._speakers):
+                self._let_speak(link, now)
+        if self._dirty:
+            for link, owner in list(self._dirty.items()):
+                if self._send_runs(owner, link, now):
+                    del self._dirty[link]
         self.unsent = 0
-        for socket in list(self.lanes):
-            if not socket.open_lane():
-                del self.lanes[socket]
+        if lanes:
+            for socket in list(lanes):
+                if not socket.open_lane():
+                    del lanes[socket]
         if self._finishing and not self.transport.closing and not (self._outbox or self._speakers or self._dirty):
             self.transport.close()
 
@@ -390,7 +397,11 @@ class Core:
             if node in self._outbox or self.transport.closing or not self.transport.has_room(node, _RUN_BYTES):
                 return False
             first, run = outgoing.next_run(_run_length(outgoing, self._run_bytes))
-            body = (DATA, link.peer.tag, socket.id.tag, link.mine, link.theirs, first, run)
+            body: tuple[Any, ...]
+            if link.confirmed:
+                body = (DATA, link.mine & LOW, link.theirs, first, run)
+            else:
+                body = (DATA, link.peer.tag, socket.id.tag, link.mine, link.theirs, first, run)
             # A packer keeps its buffer, so that of large messages is not for keeps.
             data = self._pack(body) if len(run) > 1 or len(run[0]) < _RUN_BYTES else msgpack.packb(body)
             try:
@@ -442,7 +453,11 @@ class Core:
     def _dispatch(self, peer: str, data: bytes) -> None:
         try:
             fields = messages.unpack(data)
-            if len(fields) == 7 and self._is_traffic(peer, fields):
+            number = len(fields)
+            if number == SHORT_FIELDS and fields[0] == DATA:
+                self._on_short_data(peer, *fields)
+                return
+            if number == 7 and self._is_traffic(peer, fields):
                 return
             message = messages.check(fields)
             sender = SocketId(peer, message.sender)
@@ -460,19 +475,35 @@ class Core:
             self.dropped["internal error"] += 1
             log.exception("message-error", node=self.id, peer=peer)
 
+    def _on_short_data(self, peer: str, type_: int, theirs: Any, mine: Any, first: Any, run: Any) -> None:
+        """Take data of a link that both ends know to be established."""
+        if type(mine) is not int:
+            raise Malformed
+        socket, link = self.conversations.get(mine, (None, None))
+        if socket is None or link is None or link.peer.node != peer or link.theirs & LOW != theirs:
+            self.dropped["no such link"] += 1  # it has ended, and its peer is told, or was
+        elif link.state is State.ESTABLISHED:
+            link.silent = 0
+            link.confirmed = True
+            socket.on_run(link, first, run)
+        else:
+            message = Message(type_, socket.id.tag, link.peer.tag, link.theirs, mine, (first, run))
+            socket.on_arrival(link.peer, message)
+
     def _is_traffic(self, peer: str, fields: list[Any]) -> bool:
-        """Take data or credits of an established link, which most messages are, by the shortest way."""
-        type_, _, _, theirs, mine, *body = fields
+        """Take data or credits of an established link, which most other messages are, by the shortest way."""
+        type_, _, _, theirs, mine, first, second = fields
         if type(mine) is not int or type_ not in (DATA, FLOW):
             return False
         socket, link = self.conversations.get(mine, (None, None))
         if socket is None or link is None or not link.established or link.theirs != theirs or link.peer.node != peer:
             return False
         link.silent = 0
+        link.confirmed = True
         if type_ == DATA:
-            socket.on_run(link, *body)
+            socket.on_run(link, first, second)
         else:
-            socket.on_credits(link, *body)
+            socket.on_credits(link, first, second)
         return True
 
     def _on_question(self, sender: SocketId, message: Message) -> None:
@@ -507,9 +538,11 @@ class Core:
     def _forgotten(self, peer: str, data: bytes) -> int:
         """How many messages of the application were in a message that may be lost, and no link will account for."""
         message = messages.decode(data)
-        socket = self.sockets.get(message.sender)
-        link = socket.manager.links.get(SocketId(peer, message.to)) if socket is not None else None
-        return 0 if link is not None and link.mine == message.mine else _messages_in(data)
+        for _, link in self.conversations.values():
+            same = link.theirs == message.yours and not (link.mine ^ message.mine) & LOW
+            if same and link.peer.node == peer:
+                return 0
+        return _messages_in(data)
 
 
 def _messages_in(data: bytes) -> int:

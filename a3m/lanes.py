@@ -174,7 +174,8 @@ class Lanes(SocketCore):
 
     def take(self) -> Any:
         """The next message as ``(link, item)``, each link in turn."""
-        self.unborrow()
+        if self._borrowed:
+            self.unborrow()
         return super().take()
 
     def _borrow(self) -> bool:

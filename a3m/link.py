@@ -49,6 +49,7 @@ class Link:
     told: bool = False  # the peer was told about us in this conversation
     metadata: Metadata | None = None  # the peer's
     replied: bool = False  # the peer's reply has come; otherwise it is under way, however much else has come
+    confirmed: bool = False  # the peer has spoken over it, so it is established there, too
     custom: Any = None  # what link() was told to say about us
     capacity: int = 0  # what the peer was told it may send
     tries: int = 0

@@ -317,6 +317,7 @@ class LinkEnd:
         assert link.metadata is not None
         link.outgoing = Outgoing(credits=link.metadata.capacity if self.sends else 0)
         link.incoming = Incoming(link.capacity, self.options.batch, self.options.ordered)
+        link.confirmed = False
         link.since = self.core.time()
         self._links[link.peer] = link
         self.core.conversations[link.mine] = self, link

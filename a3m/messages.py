@@ -5,6 +5,8 @@ out for the same reason). ``mine`` and ``yours`` are the incarnations of the two
 exactly one conversation, however late it arrives; the seed sends only ``mine``, and has to guess in more cases.
 
 Consecutive messages of the application travel as one DATA message, a *run*: encoded by one call, however many they are.
+Once a socket knows that the link is established at the other end, the incarnations alone say which one is meant:
+``[DATA, lowest 32 bits of mine, yours, first, run]``.
 """
 
 from __future__ import annotations
@@ -17,6 +19,8 @@ import msgpack
 ERROR, LINK, LINKREPLY, UNLINK, FLOW, DATA = range(1, 7)
 FIRST_CONTROL = 7  # the rest of the byte is for the messages of patterns
 MOST_NUMBER = 2**63 - 1
+LOW = 2**32 - 1
+SHORT_FIELDS = 5  # of a DATA message without tags; any other that has so few has no body
 
 _READ_ERRORS = (ValueError, TypeError, OverflowError, msgpack.UnpackException, RecursionError)
 
@@ -90,8 +94,16 @@ def encode(message: Message) -> bytes:
 
 
 def decode(data: bytes) -> Message:
-    """The message in ``data``, or :class:`Malformed`. The body is checked by whoever reads it."""
-    return check(unpack(data))
+    """The message in ``data``, or :class:`Malformed`. The body is checked by whoever reads it.
+
+    >>> decode(msgpack.packb([DATA, 1, 2, 0, [b"without tags"]]))
+    Message(type=6, to='', sender='', mine=1, yours=2, body=(0, [b'without tags']))
+    """
+    fields = unpack(data)
+    if len(fields) == SHORT_FIELDS and fields[0] == DATA:
+        type_, mine, yours, *body = fields
+        return Message(type_, "", "", mine, yours, tuple(body))
+    return check(fields)
 
 
 def unpack(data: bytes) -> list[Any]:

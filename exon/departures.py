@@ -43,8 +43,7 @@ class Departures:
             return None
         frames = [encode_token(token.s, token.r, token.payload)]
         if inbound.ack_due is not None:
-            acks = inbound.take_acks(peer.receive_record(inbound.epoch), peer.window)
-            frames[:0] = map(encode_frame, acks)
+            frames[:0] = inbound.take_acks(peer.receive_record(inbound.epoch), peer.window)
         datagram, time = self._assemble(peer, inbound.epoch, address, frames, now, familiar=True)
         recovery = outbound.recovery
         recovery.sent(time, len(datagram[1]), [token], now)
@@ -85,8 +84,7 @@ class Departures:
         due = inbound.ack_due
         if due is not None and (due <= now or not peer.outbound.idle):
             familiar = not frames
-            acks = inbound.take_acks(peer.receive_record(inbound.epoch), peer.window)
-            return frames + [encode_frame(ack) for ack in acks], familiar
+            return frames + inbound.take_acks(peer.receive_record(inbound.epoch), peer.window), familiar
         return frames, not frames
 
     def _tokens(

@@ -15,6 +15,7 @@ from exon.intervals import IntervalSet
 from exon.options import Options
 from exon.packing import Assembly, BadPacking, Fragment
 from exon.records import ReceiveRecord
+from exon.wire import encode_ack, encode_frame
 
 _MOST_RANGES = 24  # in one acknowledgement, and said again; the newest, because older ones were said before
 _MOST_FRAMES = 32  # of acknowledgements at a time
@@ -108,9 +109,12 @@ class Inbound:
                 return  # the token will come again
             acks = self._acks[r] = IntervalSet()
         acks.add(s, s + 1)
-        self._sliced.pop((s, r), None)
+        if self._sliced:
+            self._sliced.pop((s, r), None)
         self._highest = max(self._highest, s)
-        self.owe_answer(delay, now)
+        due = now + delay
+        if self.ack_due is None or due < self.ack_due:
+            self.ack_due = due
 
     def owe_answer(self, delay: float, now: float) -> None:
         """Something is to be said about the window or about what arrived, after ``delay`` at the latest."""
@@ -124,8 +128,8 @@ class Inbound:
         if self._unanswered >= 2:
             self.ack_due = now
 
-    def take_acks(self, record: ReceiveRecord | None, window: int) -> list[Ack]:
-        """Everything that is owed, newest ranges first in importance."""
+    def take_acks(self, record: ReceiveRecord | None, window: int) -> list[bytes]:
+        """Everything that is owed, as frames; newest ranges first in importance."""
         self.ack_due = None
         self._unanswered = 0
         self.last_window = window
@@ -135,6 +139,8 @@ class Inbound:
             # What was consumed lately is said again: a lost acknowledgement then costs no retransmission.
             lately = record.slots.gaps(record.base, min(record.sck, self._highest + 1), _MOST_RANGES)
             owed = acks.pop(record.rck, None)
+            if len(lately) == 1 and not acks:  # as nearly always
+                return [encode_ack(record.rck, window, *lately[0])]
             if owed is None or len(lately) < _MOST_RANGES:  # everything that is owed is among them
                 taken = [Ack(record.rck, window, tuple(lately))]
             else:
@@ -143,7 +149,7 @@ class Inbound:
                 taken = _acknowledge(record.rck, window, owed)
         for r, owed in acks.items():
             taken += _acknowledge(r, window, owed)
-        return taken
+        return list(map(encode_frame, taken))
 
     # -- large messages ----------------------------------------------------------------------------------------------
 

@@ -148,7 +148,10 @@ class Outbound:
                 # A large message is pending until its last fragment is acknowledged, whichever that is.
                 cut.acked += 1
                 self.pending_messages -= cut.acked == cut.count
-        self._ample = self._standby // 2
+        # Half of _standby, without the price of asking for it.
+        options = self._options
+        wanted = int(2 * self.recovery.congestion.window / (self._typical + self._overhead))
+        self._ample = min(options.max_slots // 2, max(options.min_standby // 2, wanted))
         self._touched = now
 
     def set_window(self, window: int) -> None:

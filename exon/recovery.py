@@ -20,6 +20,7 @@ from exon.rtt import Rtt
 from exon.wire import BASE_DATAGRAM
 
 _REORDER = 3  # places
+_TRIFLE = 16  # times as much may be on the way as is: too little to learn about the path from
 _SILENT = 3  # time-outs in a row that mean nothing gets through
 _SWALLOWED = 5  # large datagrams lost, and no large one acknowledged, that mean the path carries only small ones now
 
@@ -139,8 +140,11 @@ class Recovery:
             if newest.size > BASE_DATAGRAM:
                 self._large_lost = 0
             if newest.time > self._path_since:
-                self.delivery.arrived(size, newest.mark, newest.sent, self.rtt.minimum, now)
-                self.congestion.on_acked(size, before, self.delivery, self.rtt, now)
+                delivery, congestion = self.delivery, self.congestion
+                delivery.arrived(size, newest.mark, newest.sent, self.rtt.minimum, now)
+                # Where the application asks for a fraction of what may be on the way, there is nothing to be learnt.
+                if not delivery.limited or _TRIFLE * before >= congestion.window:
+                    congestion.on_acked(size, before, delivery, self.rtt, now)
 
     def dropped(self, tokens: list[Token]) -> None:
         """These tokens are no longer to be delivered."""

@@ -131,6 +131,11 @@ def encode_token(s: int, r: int, payload: bytes) -> bytes:
     return _pack((3, s, r, payload))
 
 
+def encode_ack(r: int, window: int, start: int, stop: int) -> bytes:
+    """The same for an acknowledgement of a single range."""
+    return _pack((4, r, window, (start, stop - start)))
+
+
 def encode(header: Header, frames: Iterable[bytes], flags: int = 0, size: int = 0) -> bytes:
     """A datagram of encoded frames, filled up with zeros to ``size`` bytes if that is more."""
     times = header.time, header.echo, header.delay
@@ -161,8 +166,13 @@ def seal(constant: bytes, times: tuple[int, int, int], frames: Sequence[bytes], 
 def seal_short(proof: int, times: tuple[int, int, int], frames: Sequence[bytes], flags: int = 0) -> bytes:
     """A datagram between lives that know each other: a proof, time, echo and delay, and encoded frames."""
     time, echo, delay = times
-    head = _SHORT_HEADER.pack(proof, time & _LOW, echo & _LOW, delay if delay < _LOW else _LOW) + _array(len(frames))
-    start = _PREFIX_BEFORE_CRC.pack(MAGIC, VERSION, flags | SHORT, len(head) + sum(map(len, frames)))
+    number = len(frames)
+    array = _ARRAYS[number] if number < 16 else _array(number)
+    head = _SHORT_HEADER.pack(proof, time & _LOW, echo & _LOW, delay if delay < _LOW else _LOW) + array
+    length = len(head)
+    for frame in frames:
+        length += len(frame)
+    start = _PREFIX_BEFORE_CRC.pack(MAGIC, VERSION, flags | SHORT, length)
     check = crc32(head, crc32(start))
     for frame in frames:
         check = crc32(frame, check)
@@ -177,6 +187,9 @@ def overhead(source: str, destination: str) -> int:
 
 def _array(length: int) -> bytes:
     return bytes((0x90 | length,)) if length < 16 else b"\xdc" + length.to_bytes(2, "big")
+
+
+_ARRAYS = tuple(_array(length) for length in range(16))
 
 
 # -- reading ----------------------------------------------------------------------------------------------------------
@@ -296,7 +309,9 @@ def _read_token(raw: list[Any]) -> Frame:
     if len(raw) != 4:
         raise Malformed("frame")
     _, s, r, payload = raw
-    if type(payload) is not bytes or not payload or not _are_numbers((s, r)):
+    if type(payload) is not bytes or not payload or type(s) is not int or type(r) is not int:
+        raise Malformed("frame")
+    if not (0 <= s <= MAX_NUMBER and 0 <= r <= MAX_NUMBER):
         raise Malformed("frame")
     return TokenFrame(s, r, payload)
 

@@ -660,9 +660,10 @@ def test_what_comes_while_a_call_does_the_nodes_work_is_not_waited_for(nodes: No
     pull = nodes("a").pull("in")
     work, here = pull.core.work, []
 
-    def takes_something_in() -> None:
+    def takes_something_in() -> bool:
         work()
         here.append(b"x")
+        return True
 
     pull.core.work = takes_something_in
     pull.try_receive = lambda: here.pop() if here else a3m.WOULD_BLOCK  # type: ignore[method-assign]

@@ -51,6 +51,8 @@ def test_a_fault_of_the_protocol(opened: Opener, monkeypatch: pytest.MonkeyPatch
     a, b = opened.pair()
     faulty = Once(getattr(b._node, verb))
     monkeypatch.setattr(b._node, verb, faulty)
+    if verb == "events":  # which is not asked for without a reason
+        monkeypatch.setattr(Node, "eventful", True)
     both_ways(a, b)
     assert faulty.calls > 1
     assert b.stats().dropped["internal error"] == 1

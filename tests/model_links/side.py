@@ -439,7 +439,9 @@ class Side:
         self.received[link.peer.node, incarnation] = before | {number}
 
     def _check(self) -> None:
-        dropped = {what: number for what, number in self.core.dropped.items() if what != "no such socket"}
+        dropped = {
+            what: number for what, number in self.core.dropped.items() if what not in ("no such socket", "no such link")
+        }
         if dropped:
             raise Broken(Property.SOUND, f"{self.name}: {dropped}")
         most = self.acts.max_links
@@ -504,6 +506,7 @@ def _link_key(link: Link) -> tuple[Any, ...]:
         link.told,
         link.metadata,
         link.replied,
+        link.confirmed,
         link.silent,
         link.capacity,
         None if outgoing is None else (outgoing.credits, outgoing.sent, tuple(outgoing.queue)),

@@ -231,7 +231,7 @@ class Oracle:
         for core in self.net.cores.values():
             if (core.unknown or core.given_up) and not restarted and not self.forced:
                 fail(f"{core.id} reports losses although nobody lost anything")
-            dropped = set(core.dropped) - {"no such socket"}  # whoever comes too late is told so
+            dropped = set(core.dropped) - {"no such socket", "no such link"}  # whoever comes too late is told so
             if dropped and not restarted:
                 fail(f"{core.id} dropped", dict(core.dropped))
         if not self.net.quiet and not (restarted and self._only_ghosts_are_left()):
