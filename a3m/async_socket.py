@@ -180,17 +180,9 @@ class Socket(Generic[_Pattern]):
         pattern.check_receives()
         if type(most) is not int or most < 1:
             raise ValueError(f"recv_many takes a whole number above 0, not {most!r}")
-
-        def attempt() -> Any:
-            taken: list[Any] = []
-            while len(taken) < most and (not taken or pattern.can_receive_now()):
-                message = pattern.try_receive()
-                if message is WOULD_BLOCK:
-                    break
-                taken.append(message)
-            return taken or WOULD_BLOCK
-
-        received: list[Any] = await call(self._loop, pattern, POLLIN, attempt, timeout, require_link)
+        received: list[Any] = await call(
+            self._loop, pattern, POLLIN, lambda: pattern.try_receive_some(most), timeout, require_link
+        )
         return received
 
     def __aiter__(self) -> Self:

@@ -29,6 +29,7 @@ from a3m.errors import A3MError, BadIdentifier, Closed, MessageTooLarge, NoRoute
 from a3m.flow import Item
 from a3m.patterns import RouterSocket, XPubSocket, XSubSocket
 from a3m.payload import MOST_HOPS, OVERHEAD, check_size, routed, size_of, split
+from a3m.signals import Held, Uninterrupted
 from a3m.socket import Socket
 from a3m.socket_core import WOULD_BLOCK
 from a3m.waitqueue import EVENTS, POLLLINK, WaitEntry
@@ -165,7 +166,7 @@ class _Lane:
     @property
     def ended(self) -> bool:
         """Whether nothing will go this way any more, because a socket is closed."""
-        with self.source.core.lock:
+        with Held(self.source.core.lock):
             dry = self.source.try_closed() is None and not self.source._readable
         return dry or self.target.closed
 
@@ -226,13 +227,14 @@ class _Subscriptions(_Lane):
         assert isinstance(self.target, XSubSocket)
         before = self.moved
         while not self.target.closed:
-            with self.source.core.lock:
-                news = self.source.try_receive()
-            if news is WOULD_BLOCK:
-                break
-            with suppress(BadIdentifier, Closed):  # not text after all; or closed just now, with nobody to tell
-                self.target.send(news)
-            self.moved += 1
+            with Uninterrupted():
+                with self.source.core.lock:
+                    news = self.source.try_receive()
+                if news is WOULD_BLOCK:
+                    break
+                with suppress(BadIdentifier, Closed):  # not text after all; or closed just now, with nobody to tell
+                    self.target.send(news)
+                self.moved += 1
         return self.moved > before
 
     @property
@@ -252,7 +254,7 @@ class _Capture:
 
     def take(self, items: list[Item]) -> None:
         """Send copies, as far as there is room."""
-        with self.socket.core.lock:
+        with Held(self.socket.core.lock):
             for item in items:
                 if self.socket.closed or not self._has_taken(split(item)[1]):
                     self.missed += 1
@@ -270,7 +272,7 @@ class _Capture:
 @contextmanager
 def _locks(first: Socket, second: Socket) -> Iterator[Any]:
     """Both nodes' locks, always in the same order, or two proxies could wait for each other."""
-    with ExitStack() as held:
+    with Uninterrupted(), ExitStack() as held:
         for lock in sorted({first.core.lock, second.core.lock}, key=id):
             held.enter_context(lock)
         yield

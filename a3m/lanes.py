@@ -48,10 +48,11 @@ class Lanes(SocketCore):
         self._lenders: list[Link] = []  # whose turn it was, is next, and so on
         self._borrowed: list[Item] = []  # what the batch was made of, as far as it is not repaid
         # Where there are no threads there is nothing to gain. A pattern that does something of its own with every
-        # message sees every message.
+        # message sees every message; and one that we do not know may push() to links, past what is in the lane.
         threads = self.core.driver is not None
         self._lane_serves = (
             threads
+            and kind.__module__.startswith("a3m.")
             and kind.sends
             and kind.prepare is SocketCore.prepare
             and kind.try_send is Lanes.try_send
@@ -171,6 +172,24 @@ class Lanes(SocketCore):
         if type(self).present is SocketCore.present and not link.incoming.mixed:
             return items
         return [self.present(link, item) for item in items]
+
+    def try_receive_some(self, most: int) -> Any:
+        """What is here, ``most`` messages at the most, or :data:`WOULD_BLOCK`.
+
+        If a pattern raises, then with the first message or not at all: what was taken before it is not to be lost. The
+        next call finds out again what is wrong.
+        """
+        taken = self.try_receive_many(most)
+        try:
+            while len(taken) < most and (not taken or self.can_receive_now()):
+                message = self.try_receive()
+                if message is WOULD_BLOCK:
+                    break
+                taken.append(message)
+        except Exception:
+            if not taken:
+                raise
+        return taken or WOULD_BLOCK
 
     def take(self) -> Any:
         """The next message as ``(link, item)``, each link in turn."""

@@ -32,6 +32,7 @@ from a3m.patterns import (
     XPubSocket,
     XSubSocket,
 )
+from a3m.signals import Held
 from a3m.socket import Socket
 from a3m.stats import NodeStats
 from exon import Discovery, Options
@@ -215,7 +216,7 @@ class Node:
     def socket(self, pattern: str | type[_AnySocket], tag: str, **options: Any) -> Any:
         """A socket of a pattern: one of :data:`a3m.PUSH` and so on, a registered name, or a class."""
         cls = find_pattern(self._patterns, pattern)
-        with self._core.lock:
+        with Held(self._core.lock):
             return cls(self._core, tag, **options)
 
     def register_pattern(self, pattern: type[Socket]) -> None:
@@ -283,14 +284,14 @@ class Node:
         """Say where another node is, as ``"host:port"``."""
         check_node(id)
         resolved = resolve(address, family=self._engine.udp.family)
-        with self._core.lock:
+        with Held(self._core.lock):
             self._check_open()
             self._core.transport.register(id, resolved)
             self._engine.wake()
 
     def unregister(self, id: str) -> None:
         """Take a registration back."""
-        with self._core.lock:
+        with Held(self._core.lock):
             self._core.transport.unregister(id)
 
     def set_discovery(self, service: Discovery | None) -> None:
@@ -299,7 +300,7 @@ class Node:
 
     def rebind(self, bind: str) -> None:
         """Move to another local address while everything goes on, as a change of network does."""
-        with self._core.lock:
+        with Held(self._core.lock):
             self._check_open()
         self._engine.rebind(self._open_socket(bind))
 
@@ -319,7 +320,7 @@ class Node:
         with self._closing:  # one thread closes, the others wait for its report
             if self._report is not None:
                 return self._report
-            with core.lock:
+            with Held(core.lock):
                 core.closing = True
                 sockets = list(core.sockets.values())
                 for socket in sockets:
@@ -333,7 +334,7 @@ class Node:
 
     def _close_transport(self, deadline: float) -> CloseReport:
         core = self._core
-        with core.lock:
+        with Held(core.lock):
             core.finish(monotonic())
             self._engine.run_now()
             done = Lock()
@@ -343,7 +344,7 @@ class Node:
         closed = done.acquire(timeout=max(0.0, min(deadline - monotonic(), GOODBYE)))
         if not closed and core.unsettled:
             done.acquire(timeout=max(0.0, deadline - monotonic()))
-        with core.lock:
+        with Held(core.lock):
             core.when_closed = None
             if not core.transport.closing:  # it never had room for everything
                 core.transport.close()
@@ -378,7 +379,7 @@ class Node:
         while True:
             parked = Lock()
             parked.acquire()
-            with self._core.lock:
+            with Held(self._core.lock):
                 event = self._core.take_event()
                 if event is None:
                     if self._report is not None:
@@ -387,11 +388,11 @@ class Node:
             if event is not None:
                 yield event
             elif not parked.acquire(timeout=-1 if timeout is None else max(0.0, timeout)):
-                with self._core.lock, suppress(ValueError):  # it may have been woken just now
+                with Held(self._core.lock), suppress(ValueError):  # it may have been woken just now
                     self._core.watchers.remove(parked.release)
                 return
 
     def stats(self) -> NodeStats:
         """The node, its sockets and its transport in numbers."""
-        with self._core.lock:
+        with Held(self._core.lock):
             return self._core.statistics()

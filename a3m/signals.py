@@ -11,16 +11,26 @@ not raise exceptions while sockets are in use.
 from __future__ import annotations
 
 import _signal  # type: ignore[import-not-found]  # the same without conversions to enumerations, which cost more than all else here
+import os
 import signal
-from _thread import interrupt_main
+from _thread import interrupt_main, start_new_thread
 from collections.abc import Callable
-from threading import Timer, get_ident, main_thread
+from threading import Lock, get_ident, main_thread
+from time import sleep
 from types import FrameType, TracebackType
-from typing import Any
+from typing import Any, Self
 
 _SIGINT = int(signal.SIGINT)
-_MAIN = main_thread()
 _SOON = 0.001  # seconds, in which a call returns
+_main = main_thread().ident  # asking each time costs as much as the rest
+
+
+def _find_main() -> None:
+    global _main  # noqa: PLW0603
+    _main = main_thread().ident
+
+
+os.register_at_fork(after_in_child=_find_main)
 
 
 class Uninterrupted:
@@ -43,11 +53,10 @@ class Uninterrupted:
         self.done = False  # the block has done what it was for: an exception would hide the result
         self.wake: Callable[[], None] | None = None  # called when it comes
         self._handler: Any = None
-        self._frame: FrameType | None = None
 
-    def __enter__(self) -> Uninterrupted:
+    def __enter__(self) -> Self:
         """Put it off, if there is a handler in Python."""
-        if get_ident() == _MAIN.ident:
+        if get_ident() == _main:
             handler = _signal.getsignal(_SIGINT)
             if callable(handler):
                 self._handler = handler
@@ -66,6 +75,52 @@ class Uninterrupted:
         if self._handler is not None:
             _signal.signal(_SIGINT, self._handler)
             if self.came and self.done:
-                Timer(_SOON, interrupt_main, [_SIGINT]).start()
+                interrupt_soon()
             elif self.came:
                 self._handler(_SIGINT, self._frame)
+
+
+class Held(Uninterrupted):
+    """A lock of the library, held by a thread of the application, while SIGINT waits.
+
+    >>> lock = Lock()
+    >>> with Held(lock):
+    ...     lock.locked()
+    True
+    >>> lock.locked()
+    False
+    """
+
+    __slots__ = ("_lock",)
+
+    def __init__(self, lock: Lock) -> None:
+        """To hold ``lock``."""
+        super().__init__()
+        self._lock = lock
+
+    def __enter__(self) -> Self:
+        """Put it off, and wait for the lock."""
+        super().__enter__()
+        self._lock.acquire()
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        """Release the lock, and let the signal take effect."""
+        self._lock.release()
+        super().__exit__(kind, error, trace)
+
+
+def interrupt_soon() -> None:
+    """Let SIGINT come again when the call that put it off has returned.
+
+    A thread of the threading module would not do: whoever starts one waits until it runs, and on a busy machine it may
+    be done by then.
+    """
+    start_new_thread(_interrupt, ())
+
+
+def _interrupt() -> None:
+    sleep(_SOON)
+    interrupt_main(signal.SIGINT)

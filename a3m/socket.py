@@ -12,6 +12,7 @@ from a3m.lanes import Lanes
 from a3m.link import Link, LinkInfo
 from a3m.options import SocketOptions
 from a3m.payload import Payload, check_metadata
+from a3m.signals import Held
 from a3m.socket_core import WOULD_BLOCK
 from a3m.stats import LinkStats, SocketStats
 from a3m.waiting import call
@@ -73,17 +74,19 @@ class Socket(Lanes):
         return call(self, POLLIN, self.try_receive, timeout, require_link)
 
     def _finish_batch(self) -> None:
-        with self.core.lock:
+        with Held(self.core.lock) as signals:
             self.repay()
             if not self._batch:
                 self._borrow()
             self.core.work()
+            signals.done = True  # a message is on its way to the application
 
     def _was_too_late(self, message: bytes) -> bool:
         """Somebody else was quicker to close the lane, or to fill it; whether the message has to be sent again."""
-        with self.core.lock:
+        with Held(self.core.lock) as signals:
             withdrawn = self.withdraw(message)
             self.core.work()
+            signals.done = not withdrawn
         return withdrawn
 
     def recv_parts(self, *, timeout: float | None = None, require_link: bool = False) -> list[bytes]:
@@ -116,16 +119,7 @@ class Socket(Lanes):
         if type(most) is not int or most < 1:
             raise ValueError(f"recv_many takes a whole number above 0, not {most!r}")
 
-        def attempt() -> Any:
-            taken = self.try_receive_many(most)
-            while len(taken) < most and (not taken or self.can_receive_now()):
-                message = self.try_receive()
-                if message is WOULD_BLOCK:
-                    break
-                taken.append(message)
-            return taken or WOULD_BLOCK
-
-        received: list[Any] = call(self, POLLIN, attempt, timeout, require_link)
+        received: list[Any] = call(self, POLLIN, lambda: self.try_receive_some(most), timeout, require_link)
         return received
 
     def __iter__(self) -> Iterator[Any]:
@@ -151,7 +145,7 @@ class Socket(Lanes):
         """
         other = SocketId.parse(peer)
         check_metadata(metadata, self.core.transport.options.max_message)
-        with self.core.lock:
+        with Held(self.core.lock):
             self.check_open()
             self._refused.pop(other, None)
             self._had_links = True
@@ -161,7 +155,7 @@ class Socket(Lanes):
     def unlink(self, peer: str | SocketId, *, force: bool = False) -> None:
         """End a link, after everything that was sent over it has arrived; with ``force`` at once."""
         other = SocketId.parse(peer)
-        with self.core.lock:
+        with Held(self.core.lock):
             self.settle()
             self.manager.unlink(other, force)
             self.links_changed()
@@ -170,7 +164,7 @@ class Socket(Lanes):
     @property
     def links(self) -> tuple[LinkInfo, ...]:
         """The links that are established."""
-        with self.core.lock:
+        with Held(self.core.lock):
             self.settle()
             self.unborrow()
             return tuple(link.info() for link in self._links.values() if link.established)
@@ -178,13 +172,13 @@ class Socket(Lanes):
     @property
     def pending(self) -> tuple[tuple[SocketId, str], ...]:
         """The links that are being made or unmade, and how far they are."""
-        with self.core.lock:
+        with Held(self.core.lock):
             return tuple((link.peer, link.state.value) for link in self.manager.links.values() if not link.established)
 
     def link_to(self, peer: str | SocketId) -> LinkHandle:
         """The established link with a peer, to look at, poll, or change the capacity of."""
         other = SocketId.parse(peer)
-        with self.core.lock:
+        with Held(self.core.lock):
             link = self._links.get(other)
             if link is None or not link.established:
                 raise NoLinks(f"{self.id} has no link with {other}; wait_linked() waits for one")
@@ -212,14 +206,14 @@ class Socket(Lanes):
         Returns:
             Whether nothing had to be given up.
         """
-        with self.core.lock:
+        with Held(self.core.lock):
             self.begin_close()
         if timeout is None:
             timeout = self.core.transport.options.close_timeout
         try:
             call(self, POLLHUP, self.try_closed, timeout, False, closed_is_done=True)
         except TimeoutError:
-            with self.core.lock:
+            with Held(self.core.lock):
                 self.force_close()
             return False
         return True
@@ -240,7 +234,7 @@ class Socket(Lanes):
 
     def stats(self) -> SocketStats:
         """The socket in numbers."""
-        with self.core.lock:
+        with Held(self.core.lock):
             return self.statistics()
 
 
@@ -279,7 +273,7 @@ class LinkHandle:
     @capacity.setter
     def capacity(self, value: int) -> None:
         checked = SocketOptions(capacity=value).capacity
-        with self._socket.core.lock:
+        with Held(self._socket.core.lock):
             link = self._link
             assert link.incoming is not None
             if not link.established:
@@ -291,21 +285,21 @@ class LinkHandle:
 
     def info(self) -> LinkInfo:
         """The link as :attr:`Socket.links` has it."""
-        with self._socket.core.lock:
+        with Held(self._socket.core.lock):
             self._socket.settle()
             self._socket.unborrow()
             return self._link.info()
 
     def stats(self) -> LinkStats:
         """The link in numbers, also after its end."""
-        with self._socket.core.lock:
+        with Held(self._socket.core.lock):
             self._socket.settle()
             self._socket.unborrow()
             return self._link.stats()
 
     def poll_events(self, entry: WaitEntry | None) -> int:
         """What holds now for this link alone; ``entry`` is told what happens to its socket."""
-        with self._socket.core.lock:
+        with Held(self._socket.core.lock):
             if entry is not None and not self._socket.closed:
                 self._socket.wait_queue.add(entry)
             self._socket.unborrow()

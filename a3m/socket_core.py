@@ -23,6 +23,7 @@ from a3m.link import Link
 from a3m.link_end import LinkEnd
 from a3m.link_machine import State
 from a3m.payload import Payload, from_body, size_of, split, to_item
+from a3m.signals import Held
 from a3m.stats import SocketStats
 from a3m.waitqueue import EVENTS, POLLHUP, POLLIN, POLLLINK, POLLOUT, WaitEntry, WaitQueue
 
@@ -300,14 +301,14 @@ class SocketCore(LinkEnd):
 
     def poll_events(self, entry: WaitEntry | None) -> int:
         """What holds now; ``entry`` is told what happens from now on."""
-        with self.core.lock:
+        with Held(self.core.lock):
             if entry is not None and not self._closed:
                 self._queue.add(entry)
             return self.current_events()
 
     def unpoll(self, entry: WaitEntry) -> None:
         """Tell ``entry`` nothing more."""
-        with self.core.lock:
+        with Held(self.core.lock):
             self._queue.remove(entry)
 
     def current_events(self) -> int:

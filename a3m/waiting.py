@@ -12,7 +12,7 @@ from typing import Any
 
 from a3m.core import Driver
 from a3m.errors import A3MError, NoLinks, Timeout
-from a3m.signals import Uninterrupted
+from a3m.signals import Held, Uninterrupted
 from a3m.socket_core import WOULD_BLOCK, SocketCore
 from a3m.waitqueue import POLLHUP, POLLIN, POLLOUT, WaitEntry
 
@@ -81,7 +81,7 @@ def call(
         parked = entry = None
         leaving = True  # by an exception, such as KeyboardInterrupt
         try:
-            with Uninterrupted() as signals, core.lock:
+            with Held(core.lock) as signals:
                 while True:
                     result = step(socket, events, attempt, timeout, deadline, require_link, closed_is_done, partial)
                     if result is not WOULD_BLOCK:
@@ -99,7 +99,7 @@ def call(
             leaving = _over(deadline, core.time())
         finally:
             if parked is not None and entry is not None:
-                with core.lock:
+                with Held(core.lock):
                     socket.wait_queue.remove(entry)
                     if parked.woken and leaving:
                         socket.pass_on(events)

@@ -30,6 +30,7 @@ from a3m.ids import SocketId
 from a3m.link import Link
 from a3m.messages import FIRST_CONTROL, Malformed
 from a3m.payload import OVERHEAD, Payload, check_size, from_body
+from a3m.signals import Held
 from a3m.socket import Socket
 from a3m.socket_core import WOULD_BLOCK
 from a3m.trie import SubscriptionTrie
@@ -325,7 +326,7 @@ class XSubSocket(Socket):
     def _change(self, topics: Sequence[str], add: bool) -> None:
         limit = self.core.transport.options.max_message
         prefixes = [check_size(topic_bytes(topic), limit) for topic in topics]
-        with self.core.lock:
+        with Held(self.core.lock):
             self.check_open()
             changed = [prefix for prefix in dict.fromkeys(prefixes) if (prefix in self._wanted) != add]
             extent = attrs.evolve(self._extent)
@@ -423,5 +424,5 @@ class SubSocket(XSubSocket):
     @property
     def subscriptions(self) -> tuple[str, ...]:
         """What it wants."""
-        with self.core.lock:
+        with Held(self.core.lock):
             return tuple(prefix.decode() for prefix in self._wanted)

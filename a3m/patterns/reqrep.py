@@ -18,6 +18,7 @@ from a3m.errors import DeliveryUnknown, LinkClosed, StateError
 from a3m.flow import Item
 from a3m.link import Link
 from a3m.payload import from_body, routed, split
+from a3m.signals import Held
 from a3m.socket import Socket
 from a3m.socket_core import WOULD_BLOCK
 from a3m.waitqueue import POLLERR, POLLIN, POLLOUT
@@ -77,7 +78,7 @@ class ReqSocket(Socket):
 
     def cancel(self) -> None:
         """Give up on the answer, if one is outstanding; the socket can ask again at once."""
-        with self.core.lock:
+        with Held(self.core.lock):
             if self._asked is not None:
                 self._finish()
                 # Whoever waits for the answer finds out that there is no question any more.

@@ -188,3 +188,53 @@ def test_a_check_that_fails_lets_nobody_in(nodes: Nodes, fault: str) -> None:
     with pytest.raises(a3m.LinkRefused) as caught:
         other.wait_linked(faulty.id, timeout=PATIENCE)
     assert caught.value.code is a3m.Reply.INCOMING_NOT_ALLOWED
+
+
+class Broadcast(a3m.PushSocket):
+    """Pushes some messages to every link itself, as patterns may."""
+
+    def to_all(self, message: bytes) -> int:
+        with self.core.lock:
+            links = [link for link in self.established if link.can_send]
+            for link in links:
+                self.push(link, message)
+            self.core.work()
+            return len(links)
+
+
+def test_what_a_pattern_pushes_does_not_overtake_what_was_sent(nodes: Nodes) -> None:
+    a, b = nodes.pair()
+    push, pull = a.socket(Broadcast, "out"), b.pull("in", capacity=1000)
+    linked(push, pull)
+    for number in range(500):
+        if number % 5:
+            push.send(b"%d" % number, timeout=PATIENCE)
+        else:
+            assert push.to_all(b"%d" % number) == 1
+    assert [int(pull.recv(timeout=PATIENCE)) for _ in range(500)] == list(range(500))
+
+
+class Picky(a3m.PullSocket):
+    """Raises when it sees a certain message."""
+
+    def try_receive(self) -> Any:
+        message = super().try_receive()
+        if message == b"3":
+            raise ValueError("not this one")
+        return message
+
+
+def test_what_recv_many_had_taken_is_not_lost_when_a_pattern_raises(nodes: Nodes) -> None:
+    a, b = nodes.pair()
+    push, pull = a.push("out"), b.socket(Picky, "in")
+    linked(push, pull)
+    push.send_many([b"%d" % number for number in range(6)], timeout=PATIENCE)
+    taken: list[bytes] = []
+    errors = 0
+    while len(taken) < 5:
+        try:
+            taken += pull.recv_many(10, timeout=PATIENCE)
+        except ValueError:
+            errors += 1
+    assert taken == [b"0", b"1", b"2", b"4", b"5"]
+    assert errors <= 1
