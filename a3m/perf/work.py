@@ -88,6 +88,7 @@ def receive_all(socket: Any, spec: Spec, watch: Watch, drain: Callable[[Any], li
     """Receive until :data:`END`, and what ``drain`` finds after it."""
     tally = Tally(cycle_of(spec.size))
     take = _taker(socket, spec)
+    start = monotonic()
     tally.take(take(1))
     begin = now = monotonic()
     watch.count = before = tally.received
@@ -104,6 +105,8 @@ def receive_all(socket: Any, spec: Spec, watch: Watch, drain: Callable[[Any], li
             over = now >= begin + spec.seconds
         elif now >= begin + spec.warm_up:
             begin, before, in_window, warm = now, tally.received, 0, True
+    if not warm or not in_window:  # it was over before the warm-up, or with it: better a low figure than none
+        begin, in_window = start, tally.received
     tally.take_late(drain(socket))
     seconds = now - begin
     return Received(tally.account(), in_window / seconds if seconds else 0.0, seconds)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable, Iterator
+from itertools import count
 from threading import Thread
 from typing import Any
 
@@ -13,6 +14,7 @@ import pytest
 import a3m
 import a3m.perf.client
 import a3m.perf.server
+import a3m.perf.work
 from a3m.perf.client import Client
 from a3m.perf.libraries import CONTROL, SERVER, OfA3M
 from a3m.perf.numbered import Account, Tally, cycle_of, in_batches
@@ -21,6 +23,7 @@ from a3m.perf.screen import Plain
 from a3m.perf.server import Server
 from a3m.perf.spec import Failed, Spec
 from a3m.perf.suite import Case, Plan, Report, measure
+from a3m.perf.work import Received, Watch, receive_all
 from tests.a3m.nodes import PATIENCE, eventually
 
 SHORT = Spec(mode="throughput", size=100, seconds=0.01, warm_up=0)
@@ -147,6 +150,30 @@ def test_a_message_that_goes_wrong_is_a_failure(
         measure(client, report, Plain(plan))
     assert (report.status, report.verdict.split(":")[0]) == (1, "NOT exactly once")
     assert report.verdict.endswith(f"{said}.")
+
+
+@pytest.mark.parametrize(
+    ("warm_up", "seconds", "rate", "window"),
+    [
+        pytest.param(0, 60, 100, 3, id="no warm-up"),
+        pytest.param(1, 1, 100, 1, id="a window"),
+        pytest.param(3, 60, 301 / 4, 4, id="over with the warm-up"),
+        pytest.param(60, 60, 301 / 4, 4, id="over before"),
+    ],
+)
+def test_a_rate_is_that_of_the_window_or_of_everything(
+    warm_up: float, seconds: float, rate: float, window: float, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    class Source:
+        messages = iter([*next(in_batches(cycle_of(100), 301)), b""])
+
+        def recv(self) -> bytes:
+            return next(self.messages)
+
+    monkeypatch.setattr(a3m.perf.work, "monotonic", count(1.0).__next__)  # a hundred messages a second
+    spec = attrs.evolve(SHORT, warm_up=warm_up, seconds=seconds)
+    received = receive_all(Source(), spec, Watch(), lambda _: [])
+    assert received == Received(Account(received=301), rate, window)
 
 
 # -- the server ------------------------------------------------------------------------------------------------------
