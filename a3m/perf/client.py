@@ -20,6 +20,8 @@ from a3m.perf.transport import counters, of_both, path, since
 from a3m.perf.work import Received, Watch, ask_all, receive_all, send_all
 
 _TICK = 0.1  # seconds between two looks at the threads that work
+_SERVER_ENDED = "the server has ended"
+_ENDED = (a3m.LinkClosed, a3m.NoLinks)  # how a socket says so
 _Value = TypeVar("_Value")
 
 
@@ -82,8 +84,11 @@ class Client:
     # -- talking to the server ---------------------------------------------------------------------------------------
 
     def _ask(self, question: dict[str, Any]) -> dict[str, Any]:
-        self._control.send(json.dumps(question).encode(), timeout=STALLED)
-        answer: dict[str, Any] = json.loads(self._patiently(lambda: self._control.recv(timeout=_TICK)))
+        try:
+            self._control.send(json.dumps(question).encode(), timeout=STALLED, require_link=True)
+            answer: dict[str, Any] = json.loads(self._patiently(lambda: self._control.recv(timeout=_TICK)))
+        except _ENDED:
+            raise Failed(_SERVER_ENDED) from None
         if "error" in answer:
             raise Failed(answer["error"])
         return answer
@@ -101,8 +106,7 @@ class Client:
                 count, moved = watch.count, monotonic()
                 continue
             # The node is only asked when nothing else moves: a look at it disturbs what is measured.
-            if not self._control.links and not self._control.pending:
-                raise Failed("the server has ended")
+            self._check_server()
             arrived = self._node.stats().transport.datagrams_received
             if arrived != heard:
                 heard, moved = arrived, monotonic()
@@ -110,6 +114,10 @@ class Client:
                 raise Failed(
                     f"nothing came from the server for {STALLED:.0f} s; it has ended, or the network has failed"
                 )
+
+    def _check_server(self) -> None:
+        if not self._control.links and not self._control.pending:
+            raise Failed(_SERVER_ENDED)
 
     # -- measuring ---------------------------------------------------------------------------------------------------
 
@@ -123,6 +131,7 @@ class Client:
         try:
             sockets = [library.reach(pattern, begun["where"], self._timeout) for _ in range(number)]
         except a3m.Timeout as error:
+            self._check_server()
             raise Failed(f"the server answers, but not where it said: {error}") from None
         if spec.mode == LATENCY:
             return self._measure_latency(spec, library, sockets, begun["session"], before)
@@ -206,9 +215,10 @@ class Client:
         results: dict[int, Any] = {}
         while len(results) < len(works):
             number, outcome = self._patiently(lambda: outcomes.get(timeout=_TICK), watch)
+            if isinstance(outcome, Failed):
+                raise outcome
             if isinstance(outcome, BaseException):
-                raise (
-                    outcome if isinstance(outcome, Failed) else Failed(f"a measurement failed: {outcome}")
-                ) from outcome
+                ended = isinstance(outcome, _ENDED)
+                raise Failed(_SERVER_ENDED if ended else f"a measurement failed: {outcome}") from outcome
             results[number] = outcome
         return [results[number] for number in range(len(works))]

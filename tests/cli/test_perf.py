@@ -22,6 +22,7 @@ from a3m.cli import main
 PATIENCE = 120.0  # seconds until a test that hangs fails; no test that passes waits for it
 COMMAND = [sys.executable, "-m", "a3m", "perf"]
 SHORT = ["--size", "100", "--seconds", "0.05"]
+ENDLESS = ",".join(map(str, range(1000, 1500)))  # sizes that would take a minute
 # A background job may have Ctrl-C ignored, and its children inherit that.
 INTERRUPTIBLE = [
     sys.executable,
@@ -43,7 +44,13 @@ def run(*arguments: str) -> subprocess.CompletedProcess[str]:
 
 
 def start(*arguments: str) -> subprocess.Popen[str]:
-    return subprocess.Popen([*INTERRUPTIBLE, *arguments], stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
+    command, pipe = [*INTERRUPTIBLE, *arguments], subprocess.PIPE
+    return subprocess.Popen(command, stdout=pipe, stderr=pipe, text=True, start_new_session=True)
+
+
+def press_ctrl_c(process: subprocess.Popen[str]) -> None:
+    """As a terminal does it, which sends the signal to all the processes that it has."""
+    os.killpg(process.pid, signal.SIGINT)
 
 
 def line_of(process: subprocess.Popen[str], wanted: str) -> str:
@@ -197,7 +204,9 @@ def test_a_server_measures_with_several_clients_at_once_until_ctrl_c(
     assert output.count(" is here") == 2
     # What a client is told is what the server received.
     rate = reports[0]["cases"][0]["a3m"]["runs"][0]["per_second"]
-    assert f"PUSH/PULL, 100 bytes: {rate:,.0f} messages/s" in output
+    said = re.search(r"PUSH/PULL, 100 bytes: ([\d,]+) messages/s", output)
+    assert said is not None
+    assert int(said[1].replace(",", "")) == pytest.approx(rate, abs=1)  # both are rounded
     assert output.endswith("Ended.\n")
 
 
@@ -207,9 +216,7 @@ def test_a_server_that_ends_is_noticed(server: tuple[subprocess.Popen[str], str]
         line_of(serving, "is here")
         serving.send_signal(signal.SIGINT)
         _, errors, status = rest_of(client)
-    assert status == 1
-    assert errors.startswith("a3m perf: ")
-    assert "Traceback" not in errors
+    assert (errors, status) == ("a3m perf: the server has ended\n", 1)
 
 
 def test_a_server_that_is_not_there() -> None:
@@ -241,18 +248,17 @@ def test_ctrl_c_ends_with_the_figures_so_far_and_leaves_no_process_behind() -> N
     with start("--seconds", "3600") as process:
         line_of(process, "Measuring between two processes")
         others = second_processes(process)
-        process.send_signal(signal.SIGINT)
+        press_ctrl_c(process)
         output, errors, status = rest_of(process)
     assert (errors, status) == ("", 130)
     assert "Interrupted" in output.splitlines()[-1]
-    assert psutil.wait_procs(others, timeout=PATIENCE)[1] == []
+    check_ended(others)
 
 
 def test_ctrl_c_keeps_what_is_measured() -> None:
-    sizes = ",".join(map(str, range(1000, 1500)))  # it would take a minute
-    with start("--size", sizes, "--seconds", "0.05", "--mode", "throughput") as process:
+    with start("--size", ENDLESS, "--seconds", "0.05", "--mode", "throughput") as process:
         first = line_of(process, r"^ +1,000 ")
-        process.send_signal(signal.SIGINT)
+        press_ctrl_c(process)
         output, errors, status = rest_of(process)
     assert (errors, status) == ("", 130)
     rows = [line.split() for line in [first, *output.splitlines()] if re.match(r" +1,\d\d\d ", line)]
@@ -263,12 +269,19 @@ def test_ctrl_c_keeps_what_is_measured() -> None:
 
 
 def test_the_second_process_ends_even_if_the_first_is_killed() -> None:
-    with start("--seconds", "3600") as process:
-        line_of(process, "Measuring between two processes")
+    with start("--size", ENDLESS, "--seconds", "0.05", "--mode", "throughput") as process:
+        line_of(process, r"^ +1,000 ")  # so the second one is at work, too
         others = second_processes(process)
         process.kill()
         process.communicate()
-    assert psutil.wait_procs(others, timeout=PATIENCE)[1] == []
+    check_ended(others)
+
+
+def check_ended(processes: list[psutil.Process]) -> None:
+    _, alive = psutil.wait_procs(processes, timeout=PATIENCE)
+    for process in alive:
+        process.kill()
+    assert alive == []
 
 
 def second_processes(process: subprocess.Popen[str]) -> list[psutil.Process]:
