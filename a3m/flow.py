@@ -14,6 +14,9 @@ from typing import Any
 
 from attrs import Factory, define
 
+_GROWN_BYTES = 8 << 20  # that a link may hold, if nobody has said how many messages
+_COST = 64  # bytes that a message takes besides its own
+
 Item = Any  # a message as it travels: bytes, a list of parts, or [None, route, either of these]
 
 
@@ -65,6 +68,8 @@ class Incoming:
     capacity: int
     batch: float  # the share of the capacity that is given back at once
     ordered: bool
+    most: int = 0  # what the capacity may grow to by itself
+    largest: int = 0  # bytes in a message, as far as looked at: one of every run
     granted: int = 0  # credits ever given; those taken away may be in use before the sender knows
     received: int = 0  # messages that arrived
     goal: int | None = None  # messages that the peer ever sent, once it said so
@@ -116,6 +121,16 @@ class Incoming:
         self.owed += count
         self.done += count
         return self._give(0)
+
+    def grow(self) -> int:
+        """Have twice the capacity, if it may be and messages are small; the credits to give, often none.
+
+        For when the application has taken everything: a sender that may have more on the way sends more at a time.
+        """
+        capacity = 2 * self.capacity
+        if capacity > self.most or capacity * (self.largest + _COST) > _GROWN_BYTES:
+            return 0
+        return self.resize(capacity)
 
     def resize(self, capacity: int) -> int:
         """Have another capacity; the credits to give, or to take away."""

@@ -22,7 +22,7 @@ from a3m.link_machine import State
 from a3m.link_manager import BY_US, LIVE, LinkManager
 from a3m.messages import Malformed, Message, Metadata, Reply
 from a3m.options import SocketOptions
-from a3m.payload import check_run
+from a3m.payload import check_run, size_of
 from a3m.waitqueue import EVENTS, POLLERR, POLLIN, POLLLINK, POLLOUT, WaitQueue
 from exon.log import log
 
@@ -167,6 +167,10 @@ class LinkEnd:
             self.settle()
             self.manager.unlink(link.peer, force=True)
             return
+        if plain:
+            link.incoming.largest = max(link.incoming.largest, len(run[-1]) if run else 0)
+        elif link.incoming.most > link.incoming.capacity:
+            link.incoming.largest = max(link.incoming.largest, *map(size_of, run))
         fresh = len(queue) - before
         if fresh:
             self.on_message(link, run if fresh == len(run) else [*queue][-fresh:])
@@ -316,7 +320,8 @@ class LinkEnd:
         """A link is established."""
         assert link.metadata is not None
         link.outgoing = Outgoing(credits=link.metadata.capacity if self.sends else 0)
-        link.incoming = Incoming(link.capacity, self.options.batch, self.options.ordered)
+        most = self.options.most_capacity if link.capacity == self.options.capacity else link.capacity
+        link.incoming = Incoming(link.capacity, self.options.batch, self.options.ordered, most)
         link.confirmed = False
         link.since = self.core.time()
         self._links[link.peer] = link

@@ -7,6 +7,8 @@ from typing import Any
 from attrs import Attribute, define, field
 
 MOST_CAPACITY = 1 << 20
+DEFAULT_CAPACITY = 1024
+GROWN_CAPACITY = 8192  # what a link grows to that nobody has set a capacity for
 
 
 def _capacity(_: object, __: Attribute[Any], value: object) -> None:
@@ -51,8 +53,12 @@ class SocketOptions:
     10
     """
 
-    capacity: int = field(default=1024, validator=_capacity)
-    """Messages that each new link may have waiting here; the sum over the links is what the socket can hold."""
+    capacity: int = field(default=DEFAULT_CAPACITY, validator=_capacity)
+    """Messages that each new link may have waiting here; the sum over the links is what the socket can hold.
+
+    A link that is left at 1024 grows while its messages are small and the application takes all that come: to 8192
+    messages, as long as those are not more than 8 MiB. Any other capacity stays as it is.
+    """
 
     batch: float = field(default=0.25, validator=_batch)
     """The share of a link's capacity that is given back to the sender at once."""
@@ -68,3 +74,8 @@ class SocketOptions:
 
     ordered: bool = field(default=True, validator=_flag)
     """Whether messages of one link are received in the order in which they were sent."""
+
+    @property
+    def most_capacity(self) -> int:
+        """What the capacity of a link may grow to."""
+        return GROWN_CAPACITY if self.capacity == DEFAULT_CAPACITY else self.capacity

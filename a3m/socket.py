@@ -278,6 +278,7 @@ class LinkHandle:
             assert link.incoming is not None
             if not link.established:
                 raise LinkClosed(link.peer, "its capacity cannot be changed any more")
+            link.incoming.most = checked  # what was set stays as it is
             change = link.incoming.resize(checked)
             if change:
                 self._socket.give_credits(link, change)

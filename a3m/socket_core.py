@@ -31,7 +31,7 @@ WOULD_BLOCK: Any = type("WOULD_BLOCK", (), {"__repr__": lambda _: "WOULD_BLOCK"}
 """What a method answers that cannot do it now, and never waits."""
 
 MOST_CONTROL = 1024  # control messages of one link that may wait for the transport to have room
-MESSAGE_COST = 117  # bytes that a message is taken to be worth beyond its own when batches are made
+MESSAGE_COST = 20  # bytes that a message is taken to be worth beyond its own when batches are made
 _UNUSED = (
     State.WAIT_BOTH,
     State.WAIT_METADATA,
@@ -156,6 +156,8 @@ class SocketCore(LinkEnd):
         self._received += count
         credits = link.incoming.taken(count)
         if credits and link.state is State.ESTABLISHED:
+            if not link.incoming.queue and link.incoming.capacity < link.incoming.most:
+                credits += link.incoming.grow()
             self.give_credits(link, credits)
 
     def send_control(self, link: Link, type_: int, body: tuple[Any, ...]) -> Any:

@@ -158,7 +158,7 @@ class Engine:
         try:
             if read:
                 self._stints += 1
-                self._read()
+                self._read(until_dry=True)
             self._flush(monotonic())
         except Exception:  # not the caller's fault, and what the caller did is done: the engine goes on with the rest
             self._count_error("engine-error")
@@ -354,7 +354,7 @@ class Engine:
                 self.node.expire(monotonic())
         return more
 
-    def _read(self) -> bool:
+    def _read(self, *, until_dry: bool = False) -> bool:
         """Take in what has arrived; whether there may be more."""
         for _ in range(_READS):
             datagrams = self.udp.receive()
@@ -363,7 +363,7 @@ class Engine:
             # Not the time before the first: what came while others were worked on would seem to have come earlier, and
             # the shortest round trip shorter than it is.
             self._receive(datagrams, monotonic())
-            if len(datagrams) == 1 and len(datagrams[0][0]) < _ALONE:
+            if len(datagrams) == 1 and len(datagrams[0][0]) < _ALONE and not until_dry:
                 return True  # where there is little traffic, to be told that there is no more costs as much as a poll
         return True
 
