@@ -9,10 +9,11 @@ then credits and control messages, then runs of data. All are bounded: see :mod:
 
 from __future__ import annotations
 
+from bisect import bisect_right
 from collections import Counter, deque
 from collections.abc import Callable, Iterator
 from heapq import heappop, heappush
-from itertools import count
+from itertools import accumulate, count
 from random import Random
 from threading import Lock
 from typing import TYPE_CHECKING, Any, Protocol
@@ -565,12 +566,20 @@ def _run_length(outgoing: Outgoing, most: int) -> int:
     queue = outgoing.queue
     if len(queue) == 1:
         return 1
-    count = min(len(queue), _RUN_MESSAGES)
-    if not outgoing.mixed and count * _ITEM + sum(map(len, queue)) <= most:
-        return count
+    if outgoing.mixed:
+        return _mixed_run_length(queue, most)
+    # Twice as many as would fit if all were like the first and the last of them: usually enough to find the end.
+    some = queue[: min(_RUN_MESSAGES, 2 * most // (_ITEM + (len(queue[0]) + len(queue[-1])) // 2) + 2)]
+    if sum(map(len, some)) + _ITEM * len(some) <= most:
+        return len(some)
+    sizes = list(accumulate(map(len, some)))
+    return max(1, bisect_right(range(len(some)), most, key=lambda last: sizes[last] + _ITEM * (last + 1)))
+
+
+def _mixed_run_length(queue: list[Any], most: int) -> int:
     size = 0
-    for number, item in enumerate(queue):
+    for number, item in enumerate(queue[:_RUN_MESSAGES]):
         size += _ITEM + (len(item) if type(item) is bytes else size_of(item))
         if size > most:
             return max(1, number)
-    return count
+    return min(len(queue), _RUN_MESSAGES)

@@ -29,8 +29,9 @@ from a3m.payload import OVERHEAD, Payload
 from a3m.socket_core import MESSAGE_COST, WOULD_BLOCK, SocketCore
 from a3m.stats import SocketStats
 
-BATCH = 60_000  # bytes that are worth a datagram, a small message counting as a hundred
-SMALL = 4096  # bytes; larger messages take the lock, so a lane is never large
+BATCH = 60_000  # bytes that are worth a large datagram
+LANE = 4 * BATCH  # bytes that are worth taking the lock, as far as the last message tells how large they are
+SMALL = 12 * 1024  # bytes; larger messages take the lock, so a lane is never large
 
 
 class Lanes(SocketCore):
@@ -79,7 +80,7 @@ class Lanes(SocketCore):
 
     def open_lane(self) -> bool:
         """Let messages into the lane while something is on the way and there is room; whether it is of use now."""
-        room, full = 0, BATCH // self._typical
+        room, full = 0, LANE // self._typical
         if not self._lane and not self._closing:
             flowing = self.core.transport.flowing
             for link in self._sendable:

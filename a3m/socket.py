@@ -55,6 +55,10 @@ class Socket(Lanes):
             lane.append(payload)
             if len(lane) <= self._limit or not self._was_too_late(payload):
                 return
+        self._send_or_wait(payload, timeout, require_link)
+
+    def _send_or_wait(self, payload: Payload, timeout: float | None, require_link: bool) -> None:
+        # Apart from send(), where a function that refers to its variables would cost as much as all else.
         item = self.prepare(payload)
         call(self, POLLOUT, lambda: self.try_send(item), timeout, require_link)
 

@@ -42,7 +42,7 @@ with a3m.Node("a", bind="127.0.0.1:0") as a, a3m.Node("b", bind="127.0.0.1:0") a
     taken, interrupts, sent = [], 0, 0
     while len(taken) < 60:
         try:
-            while sent < 60 and sent - len(taken) < {capacity}:
+            while sent < 60 and sent - len(taken) <= {capacity} * 3 // 4 - 1:
                 push.send(b"%d" % sent, timeout=10)
                 sent += 1
             while len(taken) < sent:

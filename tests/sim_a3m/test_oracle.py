@@ -68,8 +68,8 @@ def test_a_message_that_comes_twice(monkeypatch: pytest.MonkeyPatch) -> None:
 
 def test_messages_out_of_order(monkeypatch: pytest.MonkeyPatch) -> None:
     def tamper(init: Callable[..., None]) -> Callable[..., None]:
-        def unordered(self: Incoming, capacity: int, batch: float, ordered: bool) -> None:
-            init(self, capacity, batch, False)
+        def unordered(self: Incoming, capacity: int, batch: float, ordered: bool, most: int) -> None:
+            init(self, capacity, batch, False, most)
 
         return unordered
 
