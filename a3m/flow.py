@@ -97,6 +97,11 @@ class Incoming:
         return True
 
     @property
+    def early(self) -> int:
+        """How many messages wait for others that come before them."""
+        return sum(map(len, self._early.values()))
+
+    @property
     def all_here(self) -> bool:
         """Whether everything that the peer ever sent has arrived."""
         return self.goal is not None and self.received >= self.goal

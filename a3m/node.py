@@ -65,8 +65,8 @@ _AnySocket = TypeVar("_AnySocket", bound=Socket)
 class CloseReport:
     """How a close went.
 
-    ``undelivered`` messages never left. ``unknown`` ones did, and nobody said what became of them. ``peers`` says which
-    nodes were concerned, and how.
+    ``undelivered`` messages never left. ``unknown`` ones did, and may or may not have arrived: nobody said that they
+    were taken. All others have arrived. ``peers`` says which nodes were concerned, and how.
 
     >>> import a3m
     >>> node = a3m.Node("home", bind="127.0.0.1:0")

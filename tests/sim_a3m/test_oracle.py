@@ -162,7 +162,7 @@ def test_a_report_of_losses_that_did_not_happen(monkeypatch: pytest.MonkeyPatch)
     def tamper(init: Callable[..., None]) -> Callable[..., None]:
         def pessimist(self: Core, *arguments: Any, **options: Any) -> None:
             init(self, *arguments, **options)
-            self.unknown = 1
+            self.accounts.unknown = 1
 
         return pessimist
 
