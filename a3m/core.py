@@ -16,6 +16,7 @@ from itertools import count
 from random import Random
 from threading import Lock
 from typing import TYPE_CHECKING, Any, Protocol
+from weakref import WeakSet
 
 import msgpack
 
@@ -86,6 +87,7 @@ class Core:
         self._pack: Callable[[Any], bytes] = msgpack.Packer().pack
         self.unsent = 0  # about how many bytes were accepted since the transport was last given what there was
         self.sockets: dict[str, SocketCore] = {}
+        self._made: WeakSet[SocketCore] = WeakSet()  # also those that are closed, and may still have messages
         self.dropped: Counter[str] = Counter()
         self.accounts = Accounts(transport)
         self.life = transport.epoch
@@ -125,6 +127,7 @@ class Core:
                 f"there is a socket {tag!r} on node {self.id!r} already; close it first, or use another tag"
             )
         self.sockets[tag] = socket
+        self._made.add(socket)
 
     def remove(self, socket: LinkEnd) -> None:
         """A socket is closed."""
@@ -305,9 +308,14 @@ class Core:
         """Everything here belongs to another process."""
         self.closing = True
         self.work = lambda: False
-        self.transport.close()
-        for socket in list(self.sockets.values()):
+        self.when_closed = None
+        self.transport.abandon()
+        for socket in list(self._made):
             socket.abandon()
+        for waiting in (self._events, self.watchers, self._lookups, self._outbox, self._speakers, self._dirty):
+            waiting.clear()
+        for known in (self.sockets, self.conversations, self.lanes):
+            known.clear()
 
     def check_closed(self) -> None:
         """Tell whoever waits for the end, if it has come."""

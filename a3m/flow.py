@@ -96,6 +96,11 @@ class Incoming:
             self._early[first] = items
         return True
 
+    def clear(self) -> None:
+        """Forget what has come."""
+        self.queue.clear()
+        self._early.clear()
+
     @property
     def early(self) -> int:
         """How many messages wait for others that come before them."""

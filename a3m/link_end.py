@@ -59,6 +59,7 @@ class LinkEnd:
         self._refused: dict[SocketId, Reply] = {}
         self._closing = False
         self._closed = False
+        self._abandoned = False  # it belongs to another process
         self._had_links = False
         self._gave_up = False  # whether messages were given up, or their fate is unknown, since it began to close
         self._sent = self._received = self._unknown = 0

@@ -180,7 +180,8 @@ class Node:
         """In the child of a fork(), the node is its parent's: two processes must not use the same numbers."""
         self._closing = Lock()
         self._core.abandon()
-        self._report = CloseReport(False, 0, 0, {})
+        if self._report is None:
+            self._report = CloseReport(False, 0, 0, {})
 
     def _work(self) -> bool:
         """Something wants to leave: do it here if nothing is on the way yet, or there is enough of it.
