@@ -1,7 +1,8 @@
-"""Nodes and sockets in the child of a fork(): they are the parent's, with everything that waits in them."""
+"""Nodes, sockets and pollers in the child of a fork(): they are the parent's, with everything that waits in them."""
 
 from __future__ import annotations
 
+import select
 from collections.abc import Callable, Coroutine, Iterator
 from contextlib import contextmanager
 from threading import Event, Lock, Thread
@@ -10,6 +11,7 @@ from typing import Any
 import pytest
 
 import a3m
+from a3m import nesting
 from tests.a3m.nodes import PATIENCE, Nodes, eventually, linked, take
 from tests.a3m.shells import Shell, both
 from tests.children import in_child, refused
@@ -212,3 +214,48 @@ def test_a_child_of_a_loop_may_run_one_of_its_own(shell: Shell) -> None:
             assert await pull.recv() == b"hello"
 
     shell.run(main)
+
+
+# -- pollers ---------------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("which", ["poller", "ready list", "places", "none"])
+def test_a_poller_that_another_thread_uses_can_be_closed_in_the_child(nodes: Nodes, which: str) -> None:
+    pull = nodes("a").pull("in")
+    with a3m.Poller() as poller, a3m.Poller() as inner:
+        poller.add(pull, a3m.POLLIN)
+        poller.add(inner, a3m.POLLIN)
+        locks = {"poller": poller._mutex, "ready list": poller._ready._lock, "places": nesting._guard}
+
+        def use() -> bool:
+            assert refused(lambda: poller.wait(timeout=PATIENCE), a3m.PollError)
+            assert refused(lambda: poller.add(pull, a3m.POLLIN), a3m.PollError)
+            poller.close()
+            with a3m.Poller() as outer, a3m.Poller() as another:
+                outer.add(another, a3m.POLLIN)
+                return poller.stats().registered == 0
+
+        with held(locks.get(which, Lock())):
+            assert in_child(use) == 0
+        assert poller.stats().registered == 2
+
+
+def test_a_child_that_closes_a_poller_does_not_disturb_that_of_its_parent(nodes: Nodes) -> None:
+    a, b = nodes.pair()
+    push, pull = a.push("out"), b.pull("in")
+    with a3m.Poller() as poller:
+        poller.add(pull, a3m.POLLIN)
+        descriptor = poller.fileno()
+
+        def close() -> bool:
+            poller.close()
+            pull.close(timeout=0)
+            b.close(timeout=0)
+            return True
+
+        assert in_child(close) == 0
+        assert select.select([descriptor], [], [], 0) == ([], [], [])
+        linked(push, pull)
+        push.send(b"x")
+        assert select.select([descriptor], [], [], PATIENCE)[0] == [descriptor]
+        assert poller.wait(timeout=PATIENCE) == [(pull, a3m.POLLIN)]
