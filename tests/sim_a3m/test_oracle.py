@@ -7,6 +7,7 @@ from typing import Any
 
 import pytest
 
+from a3m.accounts import Accounts
 from a3m.core import Core
 from a3m.flow import Incoming
 from a3m.link import Link
@@ -156,6 +157,18 @@ def test_a_queue_that_grows_above_its_capacity(monkeypatch: pytest.MonkeyPatch) 
 def test_a_loss_that_is_not_reported(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(SocketCore, "_account_for", lambda self, link, reason: reason)
     assert "missing are" in broken("restarts")
+
+
+def test_a_loss_by_force_that_is_taken_for_delivered(monkeypatch: pytest.MonkeyPatch) -> None:
+    def tamper(charge: Callable[..., None]) -> Callable[..., None]:
+        def optimist(self: Accounts, link: Link) -> None:
+            charge(self, link)
+            self.unknown -= link.unknown
+
+        return optimist
+
+    replace(monkeypatch, Accounts, "charge", tamper)
+    assert "missing are" in broken("forced-churn", seeds=20)
 
 
 def test_a_report_of_losses_that_did_not_happen(monkeypatch: pytest.MonkeyPatch) -> None:
