@@ -61,6 +61,9 @@ class Watch(Protocol):
     def stop(self) -> None:
         """Never call back again. Before the descriptor is closed."""
 
+    def abandon(self) -> None:
+        """In the child of a fork(), never call back again, and do not touch what the loop shares with its parent."""
+
 
 class Loop(Protocol):
     """What a node needs of an event loop."""
@@ -180,6 +183,14 @@ class Driver:
         if not self._stopped:
             self._stopped = True
             self._watch.stop()
+            self.udp.close()
+
+    def abandon(self) -> None:
+        """In the child of a fork(): the loop, the socket and what was about to leave are the parent's."""
+        if not self._stopped:
+            self._stopped = True
+            self._unsent = ()
+            self._watch.abandon()
             self.udp.close()
 
     # -- the turns ---------------------------------------------------------------------------------------------------

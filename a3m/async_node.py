@@ -36,7 +36,7 @@ from a3m.patterns import XSubSocket as XSubPattern
 from a3m.socket import Socket as Pattern
 from a3m.stats import NodeStats
 from a3m.waitqueue import POLLHUP
-from exon import Discovery, Options
+from exon import Discovery, Options, forks
 from exon.addresses import Address
 from exon.udp import UdpSocket
 
@@ -72,6 +72,19 @@ class Node:
         self._report: CloseReport | None = None
         self._closers: list[Waiter] = []
         self._driver = Driver(self._core, udp, discovery, loop)
+        forks.register(self)
+
+    def renew_locks(self) -> None:
+        """In the child of a fork(), the thread that held the lock may not exist."""
+        forks.renew(self._core.lock)
+
+    def abandon(self) -> None:
+        """In the child of a fork(), the node is its parent's: two processes must not use the same numbers."""
+        self._core.abandon()
+        self._driver.abandon()
+        self._closers.clear()
+        if self._report is None:
+            self._report = CloseReport(False, 0, 0, {})
 
     @property
     def id(self) -> str:

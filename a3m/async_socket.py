@@ -244,7 +244,7 @@ class Socket(Generic[_Pattern]):
             timeout: Seconds after which to end them by force; None takes the node's option ``close_timeout``.
 
         Returns:
-            Whether nothing had to be given up.
+            Whether nothing had to be given up; False also if a peer ended its link by force meanwhile.
         """
         pattern, core = self._pattern, self._pattern.core
         with core.lock:
@@ -259,7 +259,7 @@ class Socket(Generic[_Pattern]):
         except BaseException:
             self.close_now()
             raise
-        return True
+        return not pattern._gave_up
 
     def close_now(self) -> None:
         """End every link by force, and free the tag."""

@@ -17,11 +17,13 @@ from itertools import accumulate, count
 from random import Random
 from threading import Lock
 from typing import TYPE_CHECKING, Any, Protocol
+from weakref import WeakSet
 
 import msgpack
 
 import exon.events
 from a3m import messages
+from a3m.accounts import Accounts
 from a3m.errors import BadIdentifier, Closed
 from a3m.events import Event
 from a3m.flow import Outgoing
@@ -86,9 +88,9 @@ class Core:
         self._pack: Callable[[Any], bytes] = msgpack.Packer().pack
         self.unsent = 0  # about how many bytes were accepted since the transport was last given what there was
         self.sockets: dict[str, SocketCore] = {}
+        self._made: WeakSet[SocketCore] = WeakSet()  # also those that are closed, and may still have messages
         self.dropped: Counter[str] = Counter()
-        self.unknown = 0  # messages whose fate nobody knows
-        self.given_up = 0  # messages that never left before their link was ended by force
+        self.accounts = Accounts(transport)
         self.life = transport.epoch
         self.closing = False
         self._run_bytes = max(1, min(_RUN_BYTES, transport.options.max_message - OVERHEAD))
@@ -126,6 +128,7 @@ class Core:
                 f"there is a socket {tag!r} on node {self.id!r} already; close it first, or use another tag"
             )
         self.sockets[tag] = socket
+        self._made.add(socket)
 
     def remove(self, socket: LinkEnd) -> None:
         """A socket is closed."""
@@ -300,15 +303,20 @@ class Core:
     def unsettled(self) -> bool:
         """Whether messages of the application are neither acknowledged nor given up."""
         with self.lock:
-            return any(_messages_in(data) for data, _ in self.transport.unfinished()) or bool(self._dirty)
+            return self.accounts.unsettled or bool(self._dirty)
 
     def abandon(self) -> None:
         """Everything here belongs to another process."""
         self.closing = True
         self.work = lambda: False
-        self.transport.close()
-        for socket in list(self.sockets.values()):
+        self.when_closed = None
+        self.transport.abandon()
+        for socket in list(self._made):
             socket.abandon()
+        for waiting in (self._events, self.watchers, self._lookups, self._outbox, self._speakers, self._dirty):
+            waiting.clear()
+        for known in (self.sockets, self.conversations, self.lanes):
+            known.clear()
 
     def check_closed(self) -> None:
         """Tell whoever waits for the end, if it has come."""
@@ -327,21 +335,13 @@ class Core:
 
     def count_undelivered(self) -> tuple[int, int]:
         """After a close: messages that never left, and messages whose fate is unknown."""
-        undelivered = self.given_up + sum(len(link.outgoing.queue) for link in self._dirty if link.outgoing is not None)
-        unknown = self.unknown
-        for data, sent in self.transport.unfinished():
-            number = _messages_in(data)
-            if sent:
-                unknown += number
-            else:
-                undelivered += number
-        return undelivered, unknown
+        return self.accounts.at_close(link for _, link in self.conversations.values())
 
     def statistics(self) -> NodeStats:
         """Everything in numbers."""
         return NodeStats(
             sockets={tag: socket.statistics() for tag, socket in self.sockets.items()},
-            unknown=self.unknown,
+            unknown=self.accounts.unknown,
             dropped=dict(self.dropped),
             transport=self.transport.stats(),
         )
@@ -411,7 +411,7 @@ class Core:
                 self.dropped["message too large"] += 1
                 socket.settle()
                 socket.manager.unlink(link.peer, force=True)
-                self.given_up += len(outgoing.queue)  # unless the end of the link has accounted for them
+                self.accounts.given_up += len(outgoing.queue)  # unless the end of the link has accounted for them
                 outgoing.queue.clear()
                 return True
             if not taken:
@@ -529,27 +529,11 @@ class Core:
 
     def _on_restart(self, event: exon.events.PeerRestarted) -> None:
         """A peer lost its memory: its links are gone, and what was on the way may or may not have arrived."""
-        lost = sum(self._forgotten(event.peer, data) for data in event.unknown)
-        self.unknown += lost
+        lost = self.accounts.peer_restarted(event.peer, event.unknown)
         detail = f"; {lost} messages over links that are closed may not have arrived" if lost else ""
         self.tell("restarted", event.peer, None, "its state is gone" + detail)
         for socket in list(self.sockets.values()):
             socket.peer_restarted(event.peer, event.epoch)
-
-    def _forgotten(self, peer: str, data: bytes) -> int:
-        """How many messages of the application were in a message that may be lost, and no link will account for."""
-        message = messages.decode(data)
-        for _, link in self.conversations.values():
-            same = link.theirs == message.yours and not (link.mine ^ message.mine) & LOW
-            if same and link.peer.node == peer:
-                return 0
-        return _messages_in(data)
-
-
-def _messages_in(data: bytes) -> int:
-    """How many messages of the application a message of ours carries."""
-    message = messages.decode(data)
-    return len(message.body[1]) if message.type == DATA else 0
 
 
 def _needs_answer(message: Message) -> bool:

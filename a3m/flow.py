@@ -101,6 +101,16 @@ class Incoming:
             self._early[first] = items
         return True
 
+    def clear(self) -> None:
+        """Forget what has come."""
+        self.queue.clear()
+        self._early.clear()
+
+    @property
+    def early(self) -> int:
+        """How many messages wait for others that come before them."""
+        return sum(map(len, self._early.values()))
+
     @property
     def all_here(self) -> bool:
         """Whether everything that the peer ever sent has arrived."""

@@ -248,7 +248,7 @@ class Lanes(SocketCore):
         self._limit = 0
         self._lane.clear()
         self._batch.clear()
-        self._borrowed = []
+        self._borrowed, self._lenders = [], []
 
     def statistics(self) -> SocketStats:
         """The socket in numbers."""

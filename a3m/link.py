@@ -84,6 +84,15 @@ class Link:
         """Messages besides data that wait for room."""
         return len(self.control_queue) + (self.credits_due is not None)
 
+    def abandon(self) -> None:
+        """Be over, and have nothing: what is here belongs to another process."""
+        self.state = State.ABSENT
+        self.control_queue = []
+        if self.outgoing is not None:
+            self.outgoing.queue.clear()
+        if self.incoming is not None:
+            self.incoming.clear()
+
     def info(self) -> LinkInfo:
         """What the application sees."""
         assert self.incoming is not None

@@ -19,7 +19,7 @@ from a3m.flow import Incoming, Item, Outgoing
 from a3m.ids import SocketId
 from a3m.link import Link
 from a3m.link_machine import State
-from a3m.link_manager import BY_US, LIVE, LinkManager
+from a3m.link_manager import LIVE, LinkManager
 from a3m.messages import Malformed, Message, Metadata, Reply
 from a3m.options import SocketOptions
 from a3m.payload import check_run, size_of
@@ -59,7 +59,9 @@ class LinkEnd:
         self._refused: dict[SocketId, Reply] = {}
         self._closing = False
         self._closed = False
+        self._abandoned = False  # it belongs to another process
         self._had_links = False
+        self._gave_up = False  # whether messages were given up, or their fate is unknown, since it began to close
         self._sent = self._received = self._unknown = 0
 
     # ==== for patterns: what happens ================================================================================
@@ -107,7 +109,9 @@ class LinkEnd:
     def _check_closed(self) -> None:
         if self._closing and not self._closed and not self.manager.links:
             self._closed = True
-            self.core.given_up += self.discard_held()
+            held = self.discard_held()
+            self.core.accounts.given_up += held
+            self._gave_up |= held > 0
             self.core.remove(self)
             self._queue.wake_all(EVENTS | POLLLINK)
 
@@ -357,22 +361,20 @@ class LinkEnd:
 
     def _account_for(self, link: Link, reason: str) -> str:
         """Report what was accepted for a link that ended otherwise than by agreement; the reason with the numbers."""
-        outgoing, incoming = link.outgoing, link.incoming
-        assert outgoing is not None
+        incoming = link.incoming
         assert incoming is not None
-        if incoming.all_here:
-            return reason  # what waits for the transport is still delivered
-        unsent = len(outgoing.queue)
-        unsure = outgoing.unsure if reason != BY_US else 0  # whoever ends a link by force knows what that means
-        link.unsent, link.unknown = unsent, unsure
-        self.core.given_up += unsent
-        self.core.unknown += unsure
-        self._unknown += unsure
-        outgoing.settled = outgoing.sent
-        outgoing.queue.clear()
-        if unsent:
-            reason += f"; {unsent} messages were not sent"
-        return reason + f"; {unsure} messages may not have arrived" if unsure else reason
+        if incoming.all_here and link.replied:  # the only way to end by agreement: see LinkManager.check_done()
+            self.core.accounts.follow(link)
+            return reason
+        self.core.accounts.charge(link)
+        self._unknown += link.unknown
+        if link.unsent or link.unknown:
+            self._gave_up |= self._closing
+        if incoming.early:
+            self.core.dropped["message after a gap"] += incoming.early  # its sender counts it as unknown
+        if link.unsent:
+            reason += f"; {link.unsent} messages were not sent"
+        return reason + f"; {link.unknown} messages may not have arrived" if link.unknown else reason
 
     def link_refused(self, link: Link, code: Reply) -> None:
         """A link cannot be."""

@@ -6,13 +6,16 @@ A circle would be a deadlock, so it is refused before any of that.
 
 from __future__ import annotations
 
+import os
 from threading import Lock
 
 from a3m.errors import PollError
+from exon import forks
 
 MAX_NESTING = 8  # pollers in pollers; each level is a few calls deeper whenever something happens
 
 _guard = Lock()  # of who is in whom, for all pollers; no other lock is taken while it is held
+os.register_at_fork(after_in_child=lambda: forks.renew(_guard))
 
 
 class Place:

@@ -66,8 +66,8 @@ _AnySocket = TypeVar("_AnySocket", bound=Socket)
 class CloseReport:
     """How a close went.
 
-    ``undelivered`` messages never left. ``unknown`` ones did, and nobody said what became of them. ``peers`` says which
-    nodes were concerned, and how.
+    ``undelivered`` messages never left. ``unknown`` ones did, and may or may not have arrived: nobody said that they
+    were taken. All others have arrived. ``peers`` says which nodes were concerned, and how.
 
     >>> import a3m
     >>> node = a3m.Node("home", bind="127.0.0.1:0")
@@ -181,7 +181,8 @@ class Node:
         """In the child of a fork(), the node is its parent's: two processes must not use the same numbers."""
         self._closing = Lock()
         self._core.abandon()
-        self._report = CloseReport(False, 0, 0, {})
+        if self._report is None:
+            self._report = CloseReport(False, 0, 0, {})
 
     def _work(self) -> bool:
         """Something wants to leave: do it here if nothing is on the way yet, or there is enough of it.

@@ -36,6 +36,7 @@ from a3m.pollable import POLLET, POLLEXCLUSIVE, POLLONESHOT, Pollable, check_fla
 from a3m.ready_list import Item, ReadyList
 from a3m.sleeper import Sleeper
 from a3m.waitqueue import POLLHUP, POLLIN, WaitEntry
+from exon import forks
 
 __all__ = [
     "MAX_NESTING",
@@ -105,6 +106,7 @@ class Poller:
         self._items: dict[int, Item] = {}  # by identity, since objects may be equal or not hashable
         self._ready = ReadyList()
         self._place = Place()
+        forks.register(self)
 
     def __enter__(self) -> Poller:
         return self
@@ -202,6 +204,17 @@ class Poller:
             for item in list(self._items.values()):
                 self._drop(item)
             self._ready.close_descriptor()
+
+    def renew_locks(self) -> None:
+        """In the child of a fork(), the threads that held them may not exist."""
+        forks.renew(self._mutex)
+        self._ready.renew_lock()
+
+    def abandon(self) -> None:
+        """In the child of a fork(), the poller is its parent's, as the objects are that it waits for."""
+        self._ready.abandon()
+        self._items.clear()
+        self._place = Place()
 
     # ── waiting ──────────────────────────────────────────────────────────────────────────────────────────────────────
 

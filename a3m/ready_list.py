@@ -21,6 +21,7 @@ from time import monotonic
 from a3m.pollable import ALWAYS, POLLET, POLLEXCLUSIVE, POLLONESHOT, Pollable
 from a3m.sleeper import Sleeper
 from a3m.waitqueue import EVENTS, POLLHUP, POLLIN, WaitEntry, WaitQueue
+from exon import forks
 
 
 class Item(WaitEntry):
@@ -205,6 +206,19 @@ class ReadyList:
         with self._lock:
             self.closed = True
             self._waiters.wake_all(POLLHUP)
+
+    def renew_lock(self) -> None:
+        """In the child of a fork(), the thread that held it may not exist."""
+        forks.renew(self._lock)
+
+    def abandon(self) -> None:
+        """In the child of a fork(): be closed, and do not touch what the descriptor shares with the parent's."""
+        self.closed = True
+        self._items.clear()
+        self._waiters = WaitQueue()
+        self._descriptor = None
+        if self._close_descriptor is not None:
+            self._close_descriptor()
 
     def close_descriptor(self) -> None:
         """Close the descriptor, if there is one."""

@@ -208,7 +208,7 @@ class Socket(Lanes):
             timeout: Seconds after which to end them by force; None takes the node's option ``close_timeout``.
 
         Returns:
-            Whether nothing had to be given up.
+            Whether nothing had to be given up; False also if a peer ended its link by force meanwhile.
         """
         with Held(self.core.lock):
             self.begin_close()
@@ -220,7 +220,7 @@ class Socket(Lanes):
             with Held(self.core.lock):
                 self.force_close()
             return False
-        return True
+        return not self._gave_up
 
     def __enter__(self) -> Self:
         """Itself."""

@@ -281,9 +281,13 @@ class SocketCore(LinkEnd):
         self.core.work()
 
     def abandon(self) -> None:
-        """Be closed, without a word to anybody."""
-        self._closing = self._closed = True
-        self.manager.links.clear()
+        """Be closed, and have nothing, without a word to anybody: what is here belongs to another process."""
+        self._closing = self._closed = self._abandoned = True
+        for link in {*self.manager.links.values(), *self._links.values(), *self._readable, *self._unread}:
+            link.abandon()
+        for links in (self.manager.links, self._links, self._sendable, self._readable, self._unread):
+            links.clear()
+        self._queue = WaitQueue()  # nobody who waits is here
 
     def try_closed(self) -> Any:
         """None when closed."""
@@ -315,6 +319,8 @@ class SocketCore(LinkEnd):
 
     def current_events(self) -> int:
         """What holds now. With the lock held."""
+        if self._abandoned:  # whatever its pattern may still have
+            return POLLHUP
         events = 0
         if self.receives and self.can_receive_now():
             events |= POLLIN

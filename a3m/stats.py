@@ -62,9 +62,9 @@ class SocketStats(_Plain):
     """One socket; ``as_dict()`` gives plain data.
 
     ``sent`` messages were accepted, ``received`` ones were taken by the application, ``queued`` ones came and were not
-    taken yet. ``unknown`` messages were on the way to a peer that lost its memory. ``waiting`` calls and pollers wait.
-    ``links`` is the number of links that are established; ``by_peer`` has a :class:`LinkStats` for each of them, and
-    for those that are being made or unmade.
+    taken yet. ``unknown`` messages may have been lost with links that ended otherwise than by agreement. ``waiting``
+    calls and pollers wait. ``links`` is the number of links that are established; ``by_peer`` has a :class:`LinkStats`
+    for each of them, and for those that are being made or unmade.
 
     >>> import a3m
     >>> with a3m.Node("home", bind="127.0.0.1:0") as node:

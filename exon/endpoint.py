@@ -137,9 +137,12 @@ class Endpoint:
 
     def _forked(self) -> None:
         """In the child of a fork(), the endpoint is its parent's: two processes must not use the same numbers."""
-        self._node.close()
-        self._report = CloseReport(False, 0, 0, {})
-        self._senders.clear()
+        self._node.abandon()
+        if self._report is None:
+            self._report = CloseReport(False, 0, 0, {})
+        for waiting in (self._taken, self._receivers, self._senders, self._events, self._watchers, self._closers):
+            waiting.clear()
+        self._release_clock()  # the lock on the file stays with the parent
 
     @property
     def id(self) -> str:

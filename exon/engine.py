@@ -32,8 +32,8 @@ from threading import Event as Flag
 from threading import Lock, Thread, get_ident
 from time import monotonic
 from typing import Protocol
-from weakref import WeakSet
 
+from exon import forks
 from exon.addresses import Address
 from exon.discovery import Discovery, Lookups
 from exon.errors import Closed
@@ -139,6 +139,7 @@ class Engine:
         self._wakes_at: float | None = None
         self._stopping = False
         self._stopped = Flag()
+        self._released = False
         self.on_fork: Callable[[], None] = lambda: None  # called in the child of a fork()
         self._thread = Thread(target=self._run, name=f"exon {node.id}", daemon=True)
         try:
@@ -146,7 +147,7 @@ class Engine:
         except BaseException:
             self._release()
             raise
-        _running.add(self)
+        forks.register(self)
 
     # -- for the layer above -----------------------------------------------------------------------------------------
 
@@ -300,19 +301,26 @@ class Engine:
             self._stopped.set()
 
     def _release(self) -> None:
+        if self._released:
+            return
+        self._released = True
         self.udp.close()
         os.close(self._wake_read)
         os.close(self._wake_write)
         self._asleep = False
 
+    def renew_locks(self) -> None:
+        """In the child of a fork(), the thread that held the lock may not exist."""
+        forks.renew(self.lock)
+
     def abandon(self) -> None:
         """In the child of a fork() there is no engine thread, and what it had is the parent's."""
-        self.lock._at_fork_reinit()  # type: ignore[attr-defined]  # the thread that held it may not exist here
-        if not self._stopping:
-            self._stopping = True
-            self._release()
-            self._stopped.set()
-            self.on_fork()
+        self._stopping = True
+        self._leader = None
+        self._release()
+        self._stopped = Flag()
+        self._stopped.set()
+        self.on_fork()
 
     def _turn(self, timeout: float | None) -> float | None:
         """Wait, read, work, send; how long to wait next time."""
@@ -444,14 +452,3 @@ class Engine:
             if not self._stopping:
                 self.node.located(peer, address)
                 self.wake()
-
-
-_running: WeakSet[Engine] = WeakSet()
-
-
-def _after_fork() -> None:
-    for engine in list(_running):
-        engine.abandon()
-
-
-os.register_at_fork(after_in_child=_after_fork)

@@ -255,6 +255,13 @@ class Node:
                 inbound.ask_now()
             self._state.ready[peer.id] = peer
 
+    def abandon(self) -> None:
+        """Be closed, and have nothing for anybody: what is here belongs to another process."""
+        state = self._state
+        state.closing = True
+        for container in (state.ready, state.strays, state.inbox, state.events):
+            container.clear()
+
     @property
     def closed(self) -> bool:
         """Whether a close is complete: all delivered, every record gone here and, as far as they say, there."""

@@ -143,6 +143,9 @@ class _Watch:
         self._loop.remove_reader(self._descriptor)
         self._cancel()
 
+    def abandon(self) -> None:
+        self._cancel()  # the reader stays: taking it away would take it away from the parent's selector
+
     def _ring(self) -> None:
         self._cancel()
         self._ready()

@@ -141,6 +141,10 @@ class _Watch:
         self._stopped = True
         trio.lowlevel.notify_closing(self._descriptor)
 
+    def abandon(self) -> None:
+        self._stopped = True  # and the loop is not told: it would take the descriptor out of its parent's epoll
+        self._scope.deadline = inf
+
     async def _run(self) -> None:
         while not self._stopped:
             with trio.CancelScope(deadline=self._due) as self._scope, suppress(trio.ClosedResourceError):

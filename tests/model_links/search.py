@@ -76,6 +76,7 @@ class _View:
     accepted: dict[tuple[str, int], int]
     received: dict[tuple[str, int], frozenset[int]]
     ended: dict[tuple[str, int], bool]
+    counted: dict[tuple[str, int], int]
     forced: dict[tuple[str, int], bool]
     gave_up: frozenset[tuple[str, int]]
     crashed: bool  # it or a peer of it
@@ -107,6 +108,7 @@ def _view(side: Side) -> _View:
         dict(side.accepted),
         dict(side.received),
         dict(side.ended),
+        dict(side.counted),
         dict(side.forced),
         frozenset(side.gave_up),
         bool(side.life or side.crashed),
@@ -513,4 +515,7 @@ def _lost(view: _View, other: _View, name: str, peer: str) -> Violation | None:
         lost = view.crashed or other.crashed  # with the memory of one of them
         if not lost and not by_us and not (by_them is not None and (knows or by_them)):
             return Violation(Property.ARRIVED, f"{peer} received {arrived} of {accepted} messages of {name} ({mine})")
+        counted = view.counted.get((peer, mine), 0)
+        if not lost and (by_us or knows) and counted < accepted - arrived:
+            return Violation(Property.COUNTED, f"{arrived} of {accepted} arrived at {peer}, {name} counts {counted}")
     return None

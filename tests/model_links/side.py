@@ -11,6 +11,7 @@ from typing import Any, ClassVar, NamedTuple, cast
 
 from attrs import frozen
 
+from a3m.accounts import Accounts
 from a3m.core import Core
 from a3m.flow import Incoming
 from a3m.ids import SocketId
@@ -90,6 +91,7 @@ class Property(Enum):
     FLOWING = "at rest a link with room has credits"
     WISHED = "who wants a link with somebody willing has it, and who does not get it is told"
     ARRIVED = "what was accepted arrives, unless the link was ended by force, and then the sender knows"
+    COUNTED = "whoever knows that a link was ended by force counts at least the messages that do not arrive"
 
 
 class Violation(NamedTuple):
@@ -115,6 +117,7 @@ class Variant:
     story: str = ""
     manager: type[LinkManager] = LinkManager
     incoming: type[Incoming] = Incoming
+    accounts: type[Accounts] = Accounts
     scenario: Scenario | None = None
     damage: Property | None = None
 
@@ -160,6 +163,9 @@ class Transport:
     def pending(self, peer: str) -> bool:
         return False  # the search asks questions only while nothing is on the way
 
+    def unfinished(self) -> Iterator[tuple[bytes, bool]]:
+        yield from ()  # it does not wait for acknowledgements
+
     def events(self) -> Iterator[Any]:
         news, self.news = self.news, []
         yield from news
@@ -200,6 +206,8 @@ class ModelSocket(SocketCore):
         if link.outgoing is not None:
             self.side.ended[link.peer.node, link.mine] = reason == BY_US
         super().link_down(link, reason)
+        if link.outgoing is not None:
+            self.side.counted[link.peer.node, link.mine] = link.unsent + link.unknown
 
     def link_refused(self, link: Link, code: Reply) -> None:
         self.side.told.add(link.peer.node)
@@ -226,6 +234,7 @@ class Side:
         self.accepted: dict[tuple[str, int], int] = {}  # (peer, our incarnation) -> messages sent
         self.received: dict[tuple[str, int], frozenset[int]] = {}  # (peer, its incarnation) -> numbers
         self.ended: dict[tuple[str, int], bool] = {}  # (peer, our incarnation) -> in good order, as far as we know
+        self.counted: dict[tuple[str, int], int] = {}  # (peer, our incarnation) -> messages that may be lost
         self.forced: dict[tuple[str, int], bool] = {}  # (peer, its incarnation) -> was unlinking when we forced
         self.gave_up: set[tuple[str, int]] = set()  # (peer, our incarnation) that we ended by force
         self.socket: ModelSocket | None = None
@@ -237,6 +246,7 @@ class Side:
         self.transport = Transport(self.name, self.scenario.lazy)
         self.transport.epoch = self.life * _LIFE
         self.core = Core(cast(Any, self.transport), random=Random(0), time=lambda: NOW)
+        self.core.accounts = self.variant.accounts(cast(Any, self.transport))
 
     # -- what may happen --------------------------------------------------------------------------------------------
 
@@ -366,6 +376,7 @@ class Side:
         self.life += 1
         for memory in (self.wants, self.told, self.accepted, self.received, self.ended, self.forced, self.gave_up):
             memory.clear()
+        self.counted.clear()
         self._begin()
         self._create()
         self.transport.sent += [(peer, news) for peer in self.scenario.peers(self.name)]
@@ -439,9 +450,8 @@ class Side:
         self.received[link.peer.node, incarnation] = before | {number}
 
     def _check(self) -> None:
-        dropped = {
-            what: number for what, number in self.core.dropped.items() if what not in ("no such socket", "no such link")
-        }
+        fine = ("no such socket", "no such link", "message after a gap")
+        dropped = {what: number for what, number in self.core.dropped.items() if what not in fine}
         if dropped:
             raise Broken(Property.SOUND, f"{self.name}: {dropped}")
         most = self.acts.max_links
@@ -468,7 +478,7 @@ class Side:
             _sorted(self.crashed),
             _sorted(self.unwilling),
             _sorted(self.gave_up),
-            *(_sorted(each.items()) for each in (self.accepted, self.received, self.ended, self.forced)),
+            *(_sorted(each.items()) for each in (self.accepted, self.received, self.ended, self.counted, self.forced)),
         )
         if socket is None:
             return (used, mind, self.busy, incarnations)
@@ -509,7 +519,7 @@ def _link_key(link: Link) -> tuple[Any, ...]:
         link.confirmed,
         link.silent,
         link.capacity,
-        None if outgoing is None else (outgoing.credits, outgoing.sent, tuple(outgoing.queue)),
+        None if outgoing is None else (outgoing.credits, outgoing.sent, outgoing.settled, tuple(outgoing.queue)),
         None
         if incoming is None
         else (

@@ -10,6 +10,7 @@ from typing import Any
 
 from attrs import define, evolve
 
+from a3m.accounts import Accounts
 from a3m.flow import Incoming, Item
 from a3m.ids import SocketId
 from a3m.link import Link
@@ -150,6 +151,13 @@ class _KeepsWhatItOwes(Incoming):
         return change
 
 
+class _TrustsTheTransport(Accounts):
+    def charge(self, link: Link) -> None:
+        super().charge(link)
+        self.unknown -= link.unknown
+        link.unknown = 0
+
+
 VARIANTS = {
     variant.name: variant
     for variant in (
@@ -271,6 +279,13 @@ VARIANTS = {
             incoming=_KeepsWhatItOwes,
             scenario=SHRUNK,
             damage=Property.FLOWING,
+        ),
+        Variant(
+            name="acknowledged-believed",
+            story="whoever ends a link by force takes what left for delivered",
+            accounts=_TrustsTheTransport,
+            scenario=FORCED,
+            damage=Property.COUNTED,
         ),
     )
 }

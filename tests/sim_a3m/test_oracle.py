@@ -7,6 +7,7 @@ from typing import Any
 
 import pytest
 
+from a3m.accounts import Accounts
 from a3m.core import Core
 from a3m.flow import Incoming
 from a3m.link import Link
@@ -158,11 +159,23 @@ def test_a_loss_that_is_not_reported(monkeypatch: pytest.MonkeyPatch) -> None:
     assert "missing are" in broken("restarts")
 
 
+def test_a_loss_by_force_that_is_taken_for_delivered(monkeypatch: pytest.MonkeyPatch) -> None:
+    def tamper(charge: Callable[..., None]) -> Callable[..., None]:
+        def optimist(self: Accounts, link: Link) -> None:
+            charge(self, link)
+            self.unknown -= link.unknown
+
+        return optimist
+
+    replace(monkeypatch, Accounts, "charge", tamper)
+    assert "missing are" in broken("forced-churn", seeds=20)
+
+
 def test_a_report_of_losses_that_did_not_happen(monkeypatch: pytest.MonkeyPatch) -> None:
     def tamper(init: Callable[..., None]) -> Callable[..., None]:
         def pessimist(self: Core, *arguments: Any, **options: Any) -> None:
             init(self, *arguments, **options)
-            self.unknown = 1
+            self.accounts.unknown = 1
 
         return pessimist
 

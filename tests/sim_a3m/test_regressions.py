@@ -117,11 +117,11 @@ def test_messages_that_die_unread_with_their_receiver_are_reported() -> None:
     bench = Bench(capacity=20)
     bench.do("sender", lambda: bench.send(*MESSAGES))
     bench.pass_time()
-    assert bench.net.cores["sender"].unknown == 0
+    assert bench.net.cores["sender"].accounts.unknown == 0
     bench.net.restart("receiver")
     bench.do("sender", lambda: bench.send(b"is anybody there?"))
     bench.pass_time()
-    assert bench.net.cores["sender"].unknown == 11
+    assert bench.net.cores["sender"].accounts.unknown == 11
     assert "11 messages may not have arrived" in bench.details()
     assert bench.send(b"hello") == 1  # the link was wanted, and is there again
 
@@ -136,7 +136,7 @@ def test_messages_that_the_receiver_took_are_not_reported_when_it_restarts() -> 
     bench.net.restart("receiver")
     bench.do("sender", lambda: bench.send(b"is anybody there?"))
     bench.pass_time()
-    assert bench.net.cores["sender"].unknown == 7
+    assert bench.net.cores["sender"].accounts.unknown == 7
 
 
 def test_a_link_that_was_wanted_comes_back_when_a_restart_shows_only_in_the_answer() -> None:
@@ -146,7 +146,7 @@ def test_a_link_that_was_wanted_comes_back_when_a_restart_shows_only_in_the_answ
     bench.pass_time()
     bench.do("sender", lambda: bench.send(b"into the void"))
     bench.pass_time()
-    assert bench.net.cores["sender"].unknown == 1
+    assert bench.net.cores["sender"].accounts.unknown == 1
     assert bench.send(b"hello") == 1
     bench.pass_time()
     assert "its node restarted" in bench.details()
@@ -187,7 +187,7 @@ def test_a_sender_without_credit_finds_out_that_its_receiver_restarted() -> None
     bench.pass_time()
     bench.net.restart("receiver")
     bench.pass_time(600)
-    assert bench.net.cores["sender"].unknown == 10
+    assert bench.net.cores["sender"].accounts.unknown == 10
     assert bench.send(*MESSAGES) == 10
 
 

@@ -71,7 +71,7 @@ def lives(net: Topology) -> int:
 def test_nodes_restart_and_losses_are_reported() -> None:
     nets = [run("restarts", seed) for seed in range(10)]
     assert all(lives(net) == 3 for net in nets)
-    assert any(core.unknown for net in nets for core in net.cores.values())
+    assert any(core.accounts.unknown for net in nets for core in net.cores.values())
 
 
 def test_datagrams_are_lost_and_nodes_move() -> None:
