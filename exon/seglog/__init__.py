@@ -40,9 +40,23 @@ after a crash reads everything that is not known to be synced: with ``"os"`` the
 record for the first time reads the headers of the frames before it in its segment.
 """
 
+from exon.seglog.check import Damage, Report, check
 from exon.seglog.format import Frame
 from exon.seglog.log import SEGMENT_BYTES, Durability, Log
 from exon.seglog.reader import LogReader
 from exon.seglog.recovery import Recovery
+from exon.seglog.repair import Repair, repair
 
-__all__ = ["SEGMENT_BYTES", "Durability", "Frame", "Log", "LogReader", "Recovery"]
+__all__ = [
+    "SEGMENT_BYTES",
+    "Damage",
+    "Durability",
+    "Frame",
+    "Log",
+    "LogReader",
+    "Recovery",
+    "Repair",
+    "Report",
+    "check",
+    "repair",
+]
