@@ -130,6 +130,7 @@ def test_after_any_crash_there_is_what_was_promised_and_nothing_else(
 
 WORK = [
     *[("append", 300), ("sync", 0), ("append", 700), ("append", 900), ("sync", 0), ("truncate", 50), ("append", 997)],
+    *[("append", 5), ("truncate", 60), ("look", 0)],
     *[("append", 500), ("sync", 0), ("append", 10), ("look", 0), ("truncate", 100), ("append", 600), ("append", 900)],
     *[("background", 0), ("sync", 0), ("append", 800), ("append", 20), ("reopen", 0), ("append", 33), ("sync", 0)],
 ]
