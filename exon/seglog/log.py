@@ -181,16 +181,16 @@ class Log:
                 )
             if self._tail.size + length > self._segment_bytes and self._next > self._tail.segment.first:
                 self._roll()
-            first = self._next
-            self._tail.add(first, count, body, self._synced)
-            self._next = first + count
-            if self._durability == "none" and self._tail.buffered < _BUFFER:
-                return first
+            first, buffered = self._next, self._tail.buffered
             try:
+                self._tail.add(first, count, body, self._synced)
+                self._next = first + count
+                if self._durability == "none" and self._tail.buffered < _BUFFER:
+                    return first
                 self._flush()
             except BaseException:
-                self._tail.take_back()
-                self._next = first
+                if self._tail.take_back(buffered):
+                    self._next = first
                 raise
             if self._durability != "fsync":
                 self._publish()
@@ -242,7 +242,8 @@ class Log:
                     # Both copies, before anything goes: whichever is read later must not take it for damage.
                     self._state_file.save_both(first=before, synced=self._synced, end=self._end)
                     for segment in doomed:
-                        self._disk.remove(segment.path)
+                        with suppress(FileNotFoundError):  # removed before, when Ctrl-C came between
+                            self._disk.remove(segment.path)
                         self._segments.remove(segment)
                         self._older_bytes -= segment.size
                         segment.file = None
@@ -336,9 +337,10 @@ class Log:
         self._flush()
         with self._explained("append to"):
             segment = create_segment(self._disk, self._folder, self._next, self._now())
-        self._older_bytes += self._tail.size
-        self._segments.append(segment)
-        self._tail = Tail(segment)
+        tail, older_bytes = Tail(segment), self._older_bytes + self._tail.size
+        self._segments = [*self._segments, segment]  # from here on without a call, see exon.seglog.tail
+        self._older_bytes = older_bytes
+        self._tail = tail
         self._new_files += 1
         if self._durability == "os":  # nobody waits for it, but what is old is to be safe, and not in question
             self._background(self._sync_quietly)

@@ -1,4 +1,8 @@
-"""The end of a log that is being written: the last segment, and what has not been handed to the system yet."""
+"""The end of a log that is being written: the last segment, and what has not been handed to the system yet.
+
+Ctrl-C may end a call anywhere between two calls of functions. So what belongs together here is assigned without any
+call between, and each frame is either in the buffer, to be taken back, or in the file.
+"""
 
 from __future__ import annotations
 
@@ -24,13 +28,17 @@ class Tail:
     def add(self, first: int, count: int, body: bytes, synced: int) -> None:
         """Buffer a frame."""
         header = frame_header(first, count, body, synced, self.segment.seed)
+        size = self.buffered + len(header) + len(body)
         self._parts += (header, body)
-        self.buffered += len(header) + len(body)
+        self.buffered = size
 
-    def take_back(self) -> None:
-        """Forget the frame that was added last, which was not flushed."""
-        self.buffered -= sum(map(len, self._parts[-2:]))
-        del self._parts[-2:]
+    def take_back(self, before: int) -> bool:
+        """Forget what was added since ``before`` bytes were buffered, unless it was flushed; whether it could be."""
+        if self.buffered <= before:
+            return False
+        self._parts = self._parts[:-2]
+        self.buffered = before
+        return True
 
     def flush(self) -> None:
         """Hand what is buffered to the system: all of it or, as far as anyone can tell, nothing."""

@@ -4,9 +4,11 @@ from __future__ import annotations
 
 import subprocess
 import sys
+from collections import deque
 from collections.abc import Iterator
 from contextlib import contextmanager
 from hashlib import sha256
+from itertools import repeat
 from pathlib import Path
 from threading import Event, Thread
 from typing import Any
@@ -19,6 +21,7 @@ from exon import Closed, StoreDamaged, StoreError, StoreLimit, StoreTruncated
 from exon.disk import RealDisk, RealFile
 from exon.seglog import Log, LogReader
 from exon.seglog.format import MOST_BODY, segment_header, segment_name
+from exon.seglog.tail import Tail
 from tests.exon.faulty_disk import FaultyDisk
 from tests.exon.log_peer import BATCH, record
 
@@ -324,6 +327,33 @@ def test_many_threads(tmp_path: Path) -> None:
     for name in range(4):  # and each thread's are in order
         mine = [int(content.split()[1]) for content in found[::3] if content.startswith(b"%d " % name)]
         assert mine == list(range(50))
+
+
+def test_ctrl_c_between_any_two_steps_of_appending(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    for number, (owner, name) in enumerate(
+        [(Tail, "add"), (Tail, "flush"), (RealFile, "write"), (Log, "_flush"), (Log, "_roll"), (Log, "_publish")]
+    ):
+        with small(tmp_path / str(number), durability="os", background=lambda _: None) as log:
+            expected = fill(log, 20)
+            original = getattr(owner, name)
+
+            def interrupted(*arguments: Any, original: Any = original) -> None:
+                original(*arguments)
+                raise KeyboardInterrupt
+
+            for _ in range(5):
+                with monkeypatch.context() as patch:
+                    patch.setattr(owner, name, interrupted)
+                    with pytest.raises(KeyboardInterrupt):
+                        deque(map(log.append, repeat([b"x" * 500])), maxlen=0)
+                log.append([b"y" * 500])
+            log.sync()
+            found = list(log.records(0))
+            assert found[:20] == expected
+            assert [offset for offset, _ in found] == list(range(log.next))  # each number once
+            assert [content for _, content in found].count(b"y" * 500) == 5
+        with small(tmp_path / str(number)) as log:
+            assert list(log.records(0)) == found
 
 
 # ── processes ────────────────────────────────────────────────────────────────────────────────────────────────────────

@@ -11,6 +11,7 @@ from hypothesis import strategies as st
 
 from exon.errors import StoreFailed, StoreFull
 from exon.seglog import Durability, Log, LogReader
+from exon.seglog.format import segment_name
 from tests.exon.faulty_disk import Crash, FaultyDisk, broken, full, raising
 
 FOLDER = "/log"
@@ -225,6 +226,20 @@ def test_a_sync_that_fails_is_not_taken_for_one_that_did_not(durability: Durabil
         number += 1
     assert number > 40
     assert failures > 2
+
+
+def test_what_a_failed_write_left_does_not_stay_in_a_segment_that_is_left() -> None:
+    life = Life(5)
+    life.open()
+    life.append([b"a" * 3000])
+    life.disk.at(0, raising(full(), ("write",)))
+    with pytest.raises(StoreFull, match="make room, or truncate the log, and repeat it"):
+        life.append([b"b" * 800])
+    assert len(life.disk.content()[f"{FOLDER}/{segment_name(0)}"]) > 3100
+    life.append([b"c" * 2000])  # too large for this segment
+    life.do("sync", 0)
+    life.do("look", 0)
+    life.do("reopen", 0)
 
 
 @example(0)

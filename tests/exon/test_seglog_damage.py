@@ -4,8 +4,6 @@ from __future__ import annotations
 
 import attrs
 import pytest
-from hypothesis import given
-from hypothesis import strategies as st
 
 from exon import StoreDamaged, StoreError
 from exon.seglog import Log, LogReader, check, repair
@@ -157,37 +155,42 @@ def test_repairing_loses_what_is_in_the_damaged_frame_and_nothing_else() -> None
                 assert log.append([b"next"]) == len(RECORDS)
 
 
-@given(
-    st.integers(0, 2**32), st.integers(0, 40), st.lists(st.tuples(st.integers(0, 2), st.integers(0, 10**6)), min_size=1)
-)
-def test_a_crash_while_repairing(seed: int, number: int, places: list[tuple[int, int]]) -> None:
-    disk = made()
-    everything(disk)
-    good = disk.content()
-    damaged = dict(good)
-    for index, place in places:
-        path = segments_of(good)[index]
-        position = SEGMENT_HEADER + place % (len(good[path]) - SEGMENT_HEADER)
-        damaged[path] = damaged[path][:position] + b"!" + damaged[path][position + 1 :]
-    for path, content in damaged.items():
+def damaged(seed: int) -> FaultyDisk:
+    """A log with two frames of one segment and one of another that cannot be read."""
+    good = made().content()
+    disk = FaultyDisk(seed)
+    for path, content in good.items():
+        disk.create(path)
         disk.put(path, content)
-    if check(FOLDER, disk=disk).ok:
-        return  # there was an exclamation mark before
-    copy = FaultyDisk()
-    for path, content in damaged.items():
-        copy.create(path)
-        copy.put(path, content)
-    repair(FOLDER, disk=copy)
-    expected = everything(copy)  # without a crash
-    disk.random.seed(seed)
-    disk.at(number, raising(Crash(), ("create", "write", "sync", "sync_folder", "replace", "remove")))
-    try:
-        repair(FOLDER, disk=disk)
-    except Crash:
-        disk.crash()
-        repair(FOLDER, disk=disk)
-    disk.kill()
-    assert everything(disk) == expected
+    disk.sync_folder(FOLDER)
+    for index, percent in ((1, 30), (1, 70), (2, 25)):
+        path = segments_of(good)[index]
+        changed = bytearray(disk.content()[path])
+        changed[len(changed) * percent // 100] ^= 1
+        disk.put(path, bytes(changed))
+    return disk
+
+
+def test_a_crash_at_every_single_operation_of_a_repair() -> None:
+    disk = damaged(0)
+    lost = repair(FOLDER, disk=disk).lost
+    assert len(lost) == 3
+    expected = everything(disk)
+    for seed in range(3):
+        number = 0
+        while True:
+            disk = damaged(seed)
+            disk.at(number, raising(Crash(), ("create", "write", "sync", "sync_folder", "replace", "remove")))
+            try:
+                repair(FOLDER, disk=disk)
+            except Crash:
+                disk.crash()
+                repair(FOLDER, disk=disk)
+                assert everything(disk) == expected
+            else:
+                break
+            number += 1
+        assert number > 20
 
 
 def test_a_state_that_is_lost_is_made_anew() -> None:
@@ -218,6 +221,18 @@ def test_a_segment_of_another_log_is_not_taken_for_ours() -> None:
     disk.put(path, ours[:SEGMENT_HEADER] + theirs[SEGMENT_HEADER:])
     with pytest.raises(StoreDamaged, match="byte 32, record 0: the checksum of a frame's header is wrong"):
         everything(disk)
+
+
+def test_frames_in_the_wrong_order_are_damage() -> None:
+    disk = made([b"same size"] * 4 * BATCH)
+    path = segments_of(disk.content())[-1]
+    content = disk.content()[path]
+    middle = (len(content) - SEGMENT_HEADER) // 2 + SEGMENT_HEADER
+    disk.put(path, content[:SEGMENT_HEADER] + content[middle:] + content[SEGMENT_HEADER:middle])
+    first = int(path[-24:-4])
+    for look in (read, written):
+        with pytest.raises(StoreDamaged, match=f"record {first}: there is record {first + BATCH} instead"):
+            look(disk)
 
 
 def test_what_was_never_synced_is_not_damage() -> None:
