@@ -6,6 +6,7 @@ from a3m.errors import (
     BadPayload,
     Closed,
     DeliveryUnknown,
+    JournalFull,
     LinkClosed,
     LinkRefused,
     MessageTooLarge,
@@ -18,6 +19,7 @@ from a3m.errors import (
 )
 from a3m.events import Event
 from a3m.ids import SocketId
+from a3m.journal import Batch, Entry, Follower, Journal, JournalReader
 from a3m.link import Link, LinkInfo
 from a3m.messages import Reply
 from a3m.node import CloseReport, Node
@@ -46,7 +48,18 @@ from a3m.socket import LinkHandle, Socket
 from a3m.socket_core import WOULD_BLOCK
 from a3m.stats import LinkStats, NodeStats, SocketStats
 from a3m.waitqueue import POLLERR, POLLHUP, POLLIN, POLLOUT
-from exon import AddressInUse, BadAddress, Discovery, Options, StaticDiscovery
+from exon import (
+    AddressInUse,
+    BadAddress,
+    Discovery,
+    Options,
+    StaticDiscovery,
+    StoreDamaged,
+    StoreError,
+    StoreFailed,
+    StoreFull,
+    StoreTruncated,
+)
 
 __version__ = "0.1.0.dev0"
 
@@ -79,12 +92,18 @@ __all__ = [
     "BadAddress",
     "BadIdentifier",
     "BadPayload",
+    "Batch",
     "CloseReport",
     "Closed",
     "DealerSocket",
     "DeliveryUnknown",
     "Discovery",
+    "Entry",
     "Event",
+    "Follower",
+    "Journal",
+    "JournalFull",
+    "JournalReader",
     "Link",
     "LinkClosed",
     "LinkHandle",
@@ -119,6 +138,11 @@ __all__ = [
     "SocketStats",
     "StateError",
     "StaticDiscovery",
+    "StoreDamaged",
+    "StoreError",
+    "StoreFailed",
+    "StoreFull",
+    "StoreTruncated",
     "SubSocket",
     "Subscription",
     "Timeout",

@@ -13,7 +13,10 @@ if TYPE_CHECKING:
 
 
 class A3MError(Exception):
-    """Root of the exceptions of A3M. Only what is wrong with an address is Exon's: BadAddress and AddressInUse."""
+    """Root of the exceptions of A3M.
+
+    What is wrong with an address is Exon's, BadAddress and AddressInUse; so is what is wrong with a file, StoreError.
+    """
 
 
 class Timeout(A3MError, TimeoutError):
@@ -81,3 +84,7 @@ class BadPayload(A3MError, TypeError):
 
 class StateError(A3MError):
     """The call is out of turn: a REQ socket that asked nothing has nothing to receive."""
+
+
+class JournalFull(A3MError):
+    """The journal has reached its limit and nothing was appended; truncate what is not needed any more, and repeat."""

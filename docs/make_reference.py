@@ -58,6 +58,9 @@ DETAILED = [
     ("a3m.SubSocket", a3m.SubSocket),
     ("a3m.XSubSocket", a3m.XSubSocket),
     ("a3m.Poller", a3m.Poller),
+    ("a3m.Journal", a3m.Journal),
+    ("a3m.Journal and a3m.JournalReader", a3m.Journal.__mro__[1]),
+    ("a3m.Follower", a3m.Follower),
     ("exon.Endpoint", exon.Endpoint),
     ("exon.protocol.Node", exon.protocol.Node),
 ]

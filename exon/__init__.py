@@ -14,7 +14,12 @@ from exon.errors import (
     Closed,
     ExonError,
     MessageTooLarge,
+    StoreDamaged,
     StoreError,
+    StoreFailed,
+    StoreFull,
+    StoreLimit,
+    StoreTruncated,
     Timeout,
 )
 from exon.events import DuplicateId, Event, PeerMoved, PeerRestarted, PeerUnreachable
@@ -42,6 +47,11 @@ __all__ = [
     "PeerStats",
     "PeerUnreachable",
     "StaticDiscovery",
+    "StoreDamaged",
     "StoreError",
+    "StoreFailed",
+    "StoreFull",
+    "StoreLimit",
+    "StoreTruncated",
     "Timeout",
 ]

@@ -40,4 +40,43 @@ class MessageTooLarge(ExonError, ValueError):
 
 
 class StoreError(ExonError, OSError):
-    """A clock file cannot be read, is damaged, or is in use by another process."""
+    """A file of ours cannot be read or written, is damaged, or is in use by another process."""
+
+
+class StoreDamaged(StoreError):
+    """What was safely on the disk is not there any more, or is not what was written.
+
+    :attr:`file`, :attr:`position` (in bytes) and :attr:`offset` (the first record that cannot be read) say where.
+    """
+
+    def __init__(self, file: str, position: int, offset: int, what: str) -> None:
+        """``what`` is wrong with ``file`` at byte ``position``, where record ``offset`` should be."""
+        super().__init__(
+            f"{file} is damaged at byte {position}, record {offset}: {what}. Nothing was changed. Restore the file "
+            "from a copy; or see what is left with 'a3m store check' and give up the rest with 'a3m store repair'",
+        )
+        self.file = file
+        self.position = position
+        self.offset = offset
+        self.what = what
+
+
+class StoreFull(StoreError):
+    """The disk, or the quota, has no room; nothing of the call was stored. Make room and repeat it."""
+
+
+class StoreLimit(StoreError):
+    """The log holds as many bytes as it may; nothing of the call was stored. Truncate it and repeat."""
+
+
+class StoreFailed(StoreError):
+    """The disk could not promise to keep what was written. Nothing more is stored until the log has been recovered."""
+
+
+class StoreTruncated(StoreError):
+    """The records that were asked for have been truncated; :attr:`first` is the first that is still there."""
+
+    def __init__(self, start: int, first: int) -> None:
+        """Record ``start`` was asked for."""
+        super().__init__(f"record {start} has been truncated; read from {first} on, or keep records for longer")
+        self.first = first

@@ -12,6 +12,7 @@ from typing import Any
 import attrs
 import pytest
 
+from benchmarks import store
 from benchmarks.__main__ import main
 from benchmarks.harness import Crew, Desk, Failed, percentile
 from benchmarks.peers import default_congestion_control, find, why_missing
@@ -142,3 +143,14 @@ def test_what_cannot_be_measured_is_told(capsys: pytest.CaptureFixture[str]) -> 
 def test_peers_say_what_they_cannot_do() -> None:
     with pytest.raises(NotImplementedError):
         find("tcp").publish()
+
+
+def test_stores_are_measured(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setattr("benchmarks.store.RESULTS", tmp_path / "results")
+    store.main(["--runs", "1", "--seconds", "0.01", "--only", "append os 32", "--folder", str(tmp_path)])
+    lines = [json.loads(line) for line in next((tmp_path / "results").iterdir()).read_text().splitlines()]
+    assert {"log", "journal", "sqlite"} <= {line["engine"] for line in lines}
+    assert all(line["records_per_second"] > 0 for line in lines)
+    assert "append os 32     log" in capsys.readouterr().out
