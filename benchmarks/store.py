@@ -29,6 +29,7 @@ import sys
 import tempfile
 from collections.abc import Callable, Iterable
 from datetime import date
+from importlib import import_module
 from pathlib import Path
 from threading import Thread
 from time import perf_counter
@@ -37,9 +38,8 @@ from typing import Any, Protocol
 import a3m
 from exon.seglog import Durability, Log
 
-lmdb: Any
 try:
-    import lmdb
+    lmdb: Any = import_module("lmdb")
 except ImportError:
     lmdb = None
 
