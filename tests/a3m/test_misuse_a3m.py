@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import inspect
 from collections.abc import Callable
+from tempfile import TemporaryDirectory
 
 import pytest
 
@@ -88,6 +89,15 @@ def state_error(nodes: Nodes) -> None:
     nodes("a").req("ask").recv()
 
 
+def journal_full(_: Nodes) -> None:
+    with (
+        TemporaryDirectory() as folder,
+        a3m.Journal(folder, durability="none", segment_bytes=4096, max_bytes=16_384) as journal,
+    ):
+        for _ in range(20):
+            journal.append(bytes(1000))
+
+
 PROVOKED: list[tuple[type[a3m.A3MError], Provoke, str]] = [
     (a3m.Timeout, timeout, "a/out could not send in 0 s, and the message was not sent: it has no link: call link()"),
     (a3m.Closed, closed, "socket a/out is closed"),
@@ -105,6 +115,7 @@ PROVOKED: list[tuple[type[a3m.A3MError], Provoke, str]] = [
     ),
     (a3m.BadIdentifier, bad_identifier, "'server' names no socket; write it as 'node/tag'"),
     (a3m.BadPayload, bad_payload, "a payload is bytes or a sequence of bytes, not str; encode text with .encode()"),
+    (a3m.JournalFull, journal_full, "the log in "),
     (a3m.StateError, state_error, "a/ask has asked nothing; send() a request first"),
 ]
 
