@@ -135,7 +135,7 @@ class Incoming:
     def grow(self) -> int:
         """Have twice the capacity, if it may be and messages are small; the credits to give, often none.
 
-        For when the application has taken everything: a sender that may have more on the way sends more at a time.
+        For when the application takes all that come: a sender that may have more on the way sends more at a time.
         """
         capacity = 2 * self.capacity
         if capacity > self.most or capacity * (self.largest + _COST) > _GROWN_BYTES:

@@ -156,8 +156,9 @@ class SocketCore(LinkEnd):
         self._received += count
         credits = link.incoming.taken(count)
         if credits and link.state is State.ESTABLISHED:
-            if not link.incoming.queue and link.incoming.capacity < link.incoming.most:
-                credits += link.incoming.grow()
+            incoming = link.incoming
+            if incoming.capacity < incoming.most and len(incoming.queue) < incoming.batch_size:
+                credits += incoming.grow()  # the application takes nearly all that come
             self.give_credits(link, credits)
 
     def send_control(self, link: Link, type_: int, body: tuple[Any, ...]) -> Any:

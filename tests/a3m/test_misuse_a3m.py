@@ -89,7 +89,7 @@ def state_error(nodes: Nodes) -> None:
     nodes("a").req("ask").recv()
 
 
-def journal_full(_: Nodes) -> None:
+def journal_full(_nodes: Nodes) -> None:
     with (
         TemporaryDirectory() as folder,
         a3m.Journal(folder, durability="none", segment_bytes=4096, max_bytes=16_384) as journal,
