@@ -9,11 +9,10 @@ then credits and control messages, then runs of data. All are bounded: see :mod:
 
 from __future__ import annotations
 
-from bisect import bisect_right
 from collections import Counter, deque
 from collections.abc import Callable, Iterator
 from heapq import heappop, heappush
-from itertools import accumulate, count
+from itertools import count
 from random import Random
 from threading import Lock
 from typing import TYPE_CHECKING, Any, Protocol
@@ -26,13 +25,13 @@ from a3m import messages
 from a3m.accounts import Accounts
 from a3m.errors import BadIdentifier, Closed
 from a3m.events import Event
-from a3m.flow import Outgoing
 from a3m.ids import RESERVED, SocketId, check_node, check_tag
 from a3m.link import Link
 from a3m.link_machine import State
 from a3m.messages import DATA, ERROR, FLOW, LOW, SHORT_FIELDS, Malformed, Message, Reply
 from a3m.outbox import Outbox
-from a3m.payload import OVERHEAD, size_of
+from a3m.payload import OVERHEAD
+from a3m.runs import RUN_BYTES, run_length
 from a3m.stats import NodeStats
 from exon.addresses import Address
 from exon.errors import MessageTooLarge
@@ -44,9 +43,6 @@ if TYPE_CHECKING:
     from a3m.link_end import LinkEnd
     from a3m.socket_core import SocketCore
 
-_RUN_BYTES = 60_000  # a run is about one large datagram; a larger message is a run of its own
-_RUN_MESSAGES = 4096
-_ITEM = 12  # bytes that a message takes in a run besides its own, at the most
 _EVENTS = 1024
 _ROUND = 5.0  # seconds between two rounds of looking for links that are silent
 _RARELY = 64  # rounds between two questions on a link that has been silent for long
@@ -93,7 +89,7 @@ class Core:
         self.accounts = Accounts(transport)
         self.life = transport.epoch
         self.closing = False
-        self._run_bytes = max(1, min(_RUN_BYTES, transport.options.max_message - OVERHEAD))
+        self._run_bytes = max(1, min(RUN_BYTES, transport.options.max_message - OVERHEAD))
         self._finishing = False
         self._random = random
         self._events: deque[Event] = deque(maxlen=_EVENTS)
@@ -395,16 +391,16 @@ class Core:
         assert outgoing is not None
         while outgoing.queue:
             node = link.peer.node
-            if node in self._outbox or self.transport.closing or not self.transport.has_room(node, _RUN_BYTES):
+            if node in self._outbox or self.transport.closing or not self.transport.has_room(node, RUN_BYTES):
                 return False
-            first, run = outgoing.next_run(_run_length(outgoing, self._run_bytes))
+            first, run = outgoing.next_run(run_length(outgoing, self._run_bytes))
             body: tuple[Any, ...]
             if link.confirmed:
                 body = (DATA, link.mine & LOW, link.theirs, first, run)
             else:
                 body = (DATA, link.peer.tag, socket.id.tag, link.mine, link.theirs, first, run)
             # A packer keeps its buffer, so that of large messages is not for keeps.
-            data = self._pack(body) if len(run) > 1 or len(run[0]) < _RUN_BYTES else msgpack.packb(body)
+            data = self._pack(body) if len(run) > 1 or len(run[0]) < RUN_BYTES else msgpack.packb(body)
             try:
                 taken = self.transport.send(node, data, now)
             except MessageTooLarge:  # a route that grew on its way through proxies; nothing else is not checked before
@@ -543,27 +539,3 @@ def _needs_answer(message: Message) -> bool:
     if message.type == messages.UNLINK:
         return len(message.body) == 2 and message.body[1] is False
     return message.type in (messages.LINK, DATA)
-
-
-def _run_length(outgoing: Outgoing, most: int) -> int:
-    """How many messages make up the next run: about a datagram's worth."""
-    queue = outgoing.queue
-    if len(queue) == 1:
-        return 1
-    if outgoing.mixed:
-        return _mixed_run_length(queue, most)
-    # Twice as many as would fit if all were like the first and the last of them: usually enough to find the end.
-    some = queue[: min(_RUN_MESSAGES, 2 * most // (_ITEM + (len(queue[0]) + len(queue[-1])) // 2) + 2)]
-    if sum(map(len, some)) + _ITEM * len(some) <= most:
-        return len(some)
-    sizes = list(accumulate(map(len, some)))
-    return max(1, bisect_right(range(len(some)), most, key=lambda last: sizes[last] + _ITEM * (last + 1)))
-
-
-def _mixed_run_length(queue: list[Any], most: int) -> int:
-    size = 0
-    for number, item in enumerate(queue[:_RUN_MESSAGES]):
-        size += _ITEM + (len(item) if type(item) is bytes else size_of(item))
-        if size > most:
-            return max(1, number)
-    return min(len(queue), _RUN_MESSAGES)

@@ -1,0 +1,37 @@
+"""How many messages make up a run: consecutive ones of a link that travel as one message of the transport."""
+
+from __future__ import annotations
+
+from bisect import bisect_right
+from itertools import accumulate
+
+from a3m.flow import Item, Outgoing
+from a3m.payload import size_of
+
+RUN_BYTES = 60_000  # a run is about one large datagram; a larger message is a run of its own
+_RUN_MESSAGES = 4096
+_ITEM = 12  # bytes that a message takes in a run besides its own, at the most
+
+
+def run_length(outgoing: Outgoing, most: int) -> int:
+    """How many messages make up the next run: about a datagram's worth."""
+    queue = outgoing.queue
+    if len(queue) == 1:
+        return 1
+    if outgoing.mixed:
+        return _mixed_run_length(queue, most)
+    # Twice as many as would fit if all were like the first and the last of them: usually enough to find the end.
+    some = queue[: min(_RUN_MESSAGES, 2 * most // (_ITEM + (len(queue[0]) + len(queue[-1])) // 2) + 2)]
+    if sum(map(len, some)) + _ITEM * len(some) <= most:
+        return len(some)
+    sizes = list(accumulate(map(len, some)))
+    return max(1, bisect_right(range(len(some)), most, key=lambda last: sizes[last] + _ITEM * (last + 1)))
+
+
+def _mixed_run_length(queue: list[Item], most: int) -> int:
+    size = 0
+    for number, item in enumerate(queue[:_RUN_MESSAGES]):
+        size += _ITEM + (len(item) if type(item) is bytes else size_of(item))
+        if size > most:
+            return max(1, number)
+    return min(len(queue), _RUN_MESSAGES)
