@@ -21,6 +21,7 @@ from a3m.node import (
     find_pattern,
     make_core,
     report_of,
+    warn_of,
 )
 from a3m.patterns import DealerSocket as DealerPattern
 from a3m.patterns import PairSocket as PairPattern
@@ -294,11 +295,8 @@ class Node:
     async def __aexit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
-        """Close; at once if an exception is on its way."""
-        if kind is None:
-            await self.close()
-        else:
-            self.close_now()
+        """Close; at once if an exception is on its way. What could not be delivered is logged."""
+        warn_of(self.id, await self.close() if kind is None else self.close_now())
 
     def __repr__(self) -> str:
         """Who and where."""

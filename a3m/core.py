@@ -519,6 +519,7 @@ class Core:
             case exon.events.PeerUnreachable():
                 self.tell("unreachable", event.peer, None, f"silent for {event.seconds:.1f} s, still trying")
             case exon.events.DuplicateId():
+                log.warning("duplicate-id", node=self.id, peer=event.peer, addresses=event.addresses)
                 self.tell("duplicate-id", event.peer, None, f"two nodes use this id, at {event.addresses}")
             case exon.events.PeerRestarted():
                 self._on_restart(event)

@@ -69,7 +69,7 @@ class Incoming:
     batch: float  # the share of the capacity that is given back at once
     ordered: bool
     most: int = 0  # what the capacity may grow to by itself
-    largest: int = 0  # bytes in a message, as far as looked at: one of every run
+    largest: int = 0  # bytes in a message that came, looked at while the capacity may grow
     granted: int = 0  # credits ever given; those taken away may be in use before the sender knows
     received: int = 0  # messages that arrived
     goal: int | None = None  # messages that the peer ever sent, once it said so

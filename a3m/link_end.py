@@ -171,10 +171,9 @@ class LinkEnd:
             self.settle()
             self.manager.unlink(link.peer, force=True)
             return
-        if plain:
-            link.incoming.largest = max(link.incoming.largest, len(run[-1]) if run else 0)
-        elif link.incoming.most > link.incoming.capacity:
-            link.incoming.largest = max(link.incoming.largest, *map(size_of, run))
+        if run and link.incoming.most > link.incoming.capacity:
+            largest = max(map(len, run)) if plain else max(map(size_of, run))
+            link.incoming.largest = max(link.incoming.largest, largest)
         fresh = len(queue) - before
         if fresh:
             self.on_message(link, run if fresh == len(run) else [*queue][-fresh:])

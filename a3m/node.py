@@ -39,6 +39,7 @@ from exon import Discovery, Options
 from exon.addresses import Address
 from exon.engine import Engine
 from exon.events import Event as TransportEvent
+from exon.log import log
 from exon.protocol import Node as Transport
 from exon.udp import UdpSocket, resolve
 
@@ -129,6 +130,12 @@ def report_of(core: Core) -> CloseReport:
     report = core.transport.report()
     undelivered, unknown = core.count_undelivered()
     return CloseReport(not undelivered and not unknown, undelivered, unknown, dict(report.peers))
+
+
+def warn_of(node: str, report: CloseReport) -> None:
+    """Log what a close could not deliver, where nobody looks at the report."""
+    if report.undelivered or report.unknown:
+        log.warning("unclean-close", node=node, undelivered=report.undelivered, unknown=report.unknown)
 
 
 class Node:
@@ -366,8 +373,8 @@ class Node:
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
-        """Close; at once if an exception is on its way."""
-        self.close(timeout=None if kind is None else 0)
+        """Close; at once if an exception is on its way. What could not be delivered is logged."""
+        warn_of(self.id, self.close(timeout=None if kind is None else 0))
 
     def __repr__(self) -> str:
         """Who and where."""

@@ -57,7 +57,8 @@ class SocketOptions:
     """Messages that each new link may have waiting here; the sum over the links is what the socket can hold.
 
     A link that is left at 1024 grows while its messages are small and the application takes all that come: to 8192
-    messages, as long as those are not more than 8 MiB. Any other capacity stays as it is.
+    messages, as long as these are not more than 8 MiB if they are like the ones before. Any other capacity stays as it
+    is: set one if messages become much larger after a while.
     """
 
     batch: float = field(default=0.25, validator=_batch)

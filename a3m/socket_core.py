@@ -231,7 +231,10 @@ class SocketCore(LinkEnd):
         if code is not None:
             raise LinkRefused(peer, code)
         if peer not in self.manager.links:
-            raise LinkClosed(peer, "there is none, nor is one being made; call link() first")
+            raise LinkClosed(
+                peer,
+                "there is none, nor is one being made; call link() first, or wait_linked() for any link",
+            )
         return WOULD_BLOCK
 
     def try_unlinked(self, peer: SocketId | None) -> Any:

@@ -37,8 +37,10 @@ from exon.wire import (
     decode,
     decode_short,
     is_short,
-    time_near,
+    time_until,
 )
+
+_AHEAD = 60_000_000  # microseconds by which a datagram may have been faster than the newest one
 
 
 class Arrivals:
@@ -76,8 +78,9 @@ class Arrivals:
             return
         if skipped:
             state.counters.dropped["unknown frame"] += skipped
-        time = time_near(low_time, inbound.newest)
-        echo = time_near(low_echo, peer.last_time)
+        # Its clock goes as fast as ours: what seems to come from its future is from an hour ago.
+        time = time_until(low_time, inbound.newest + int((now - inbound.arrived) * 1e6) + _AHEAD)
+        echo = time_until(low_echo, peer.last_time)
         if time > inbound.newest and inbound.address == source == peer.address and peer.epoch == inbound.epoch:
             # Nothing about the peer is new but what it says.
             inbound.heard = inbound.arrived = now
@@ -136,11 +139,15 @@ class Arrivals:
         if peer is not None:
             if any(inbound.gave(proof) for inbound in peer.inbounds.values()):
                 return True
-            life = peer.inbounds.get(header.source_epoch)
-            if life is not None and life.proven:
+            present = peer.inbounds.get(header.source_epoch)
+            if present is not None and present.proven:
                 return False  # it shows a tag that we gave it, not one that anybody gets who asks
-            # The answer to a first request: sent to where we took the peer to be, before we knew its epoch.
-            if peer.address is not None and proof == self._state.tags.tag(peer.id, 0, peer.address):
+            # The answer to a first request, sent to where we took the peer to be before we knew its epoch; or to what
+            # was sent to a life of which nothing else is known here any more.
+            record = peer.outbound.record
+            lives = {0, peer.epoch, (record.epoch or 0) if record is not None else 0}
+            address = peer.address
+            if address is not None and any(proof == self._state.tags.tag(peer.id, life, address) for life in lives):
                 return True
         return proof == self._state.tags.tag(header.source, header.source_epoch, source)
 
@@ -366,8 +373,7 @@ class Arrivals:
         dead = peer.inbounds.get(frame.epoch)
         if dead is not None and not dead.gave(header.proof):
             return  # it did not hear what we said to that life, so how would it know?
-        peer.inbounds.pop(frame.epoch, None)
-        self._state.unproven.discard((peer.id, frame.epoch))
+        self._state.drop_life(peer, frame.epoch)
         record = peer.outbound.record
         bound = record is not None and record.epoch == frame.epoch
         tokens = self._state.records.on_refused(header.source, frame.epoch)

@@ -49,7 +49,7 @@ _EMPTY = 0.1  # seconds for others that share the bottleneck to empty it, too
 _NOTICE = 1.0625  # of the shortest round trip: more is a queue, if a short one
 _DRAIN = 0.95  # of the rate, to let that drain
 _CROWDED = 4  # round trips in a row that replace what was thought of the path
-_SHORT = 0.001  # seconds: paths shorter than this are not paced
+SHORT = 0.001  # seconds: paths shorter than this are not paced
 _SCHEDULER = 0.01  # seconds that processes at both ends may not run
 _INFINITE = float("inf")
 
@@ -182,7 +182,7 @@ class Bottleneck:
 
     def _queue(self, rtt: Rtt) -> bool:
         """Whether a queue stands, as far as the lowest round trip of this round tells."""
-        return rtt.minimum >= _SHORT and self._lowest > _GROWTH * rtt.minimum + 2 * QUANTUM
+        return rtt.minimum >= SHORT and self._lowest > _GROWTH * rtt.minimum + 2 * QUANTUM
 
     def _heed(self, crowded: bool) -> None:
         """While cruising: take what arrives for the rate, if others need the path or it has become slower."""
@@ -220,7 +220,7 @@ class Bottleneck:
                 self._enter(Phase.DOWN)
             case Phase.EMPTY:
                 self._refill_when_empty(in_flight, rtt, now)
-        if new_round and self.phase is Phase.CRUISE and rtt.minimum >= _SHORT:
+        if new_round and self.phase is Phase.CRUISE and rtt.minimum >= SHORT:
             since = now - max(rtt.confirmed, self._emptied)
             if since > _RELEARN or (self._crowded >= _CROWDED and now > self._emptied + _RELEARN / 2):
                 self._enter(Phase.EMPTY)
@@ -277,7 +277,7 @@ class Bottleneck:
         bandwidth /= 1 - (self._usual_loss or 0.0)  # for so much to arrive, more has to leave
         capacity = bandwidth * rtt.minimum
         least = _LEAST_DATAGRAMS * self.datagram
-        if rtt.minimum < _SHORT:
+        if rtt.minimum < SHORT:
             self.rate = _INFINITE
             window = 2 * capacity + bandwidth * _SCHEDULER
             least = _START_DATAGRAMS * self.datagram
@@ -296,4 +296,4 @@ class Bottleneck:
         """Begin again: what was known may be wrong."""
         self._begin()
         self.window = _LEAST_DATAGRAMS * self.datagram if silent else _START_DATAGRAMS * BASE_DATAGRAM
-        self.rate = _INFINITE if rtt.minimum < _SHORT else _GAINS[Phase.STARTUP][0] * self.window / rtt.smoothed
+        self.rate = _INFINITE if rtt.minimum < SHORT else _GAINS[Phase.STARTUP][0] * self.window / rtt.smoothed

@@ -12,7 +12,7 @@ from __future__ import annotations
 
 from collections import deque
 
-from exon.congestion import Bottleneck, Congestion
+from exon.congestion import SHORT, Bottleneck, Congestion
 from exon.delivery import Delivery, Mark
 from exon.pacing import Pacer
 from exon.records import Token
@@ -142,8 +142,10 @@ class Recovery:
             if newest.time > self._path_since:
                 delivery, congestion = self.delivery, self.congestion
                 delivery.arrived(size, newest.mark, newest.sent, self.rtt.minimum, now)
-                # Where the application asks for a fraction of what may be on the way, there is nothing to be learnt.
-                if not delivery.limited or _TRIFLE * before >= congestion.window:
+                # Where nothing is paced, and the application asks for a fraction of what may be on the way, there is
+                # nothing to be learnt. (A paced path has to be learnt from trickles, too: one bad sample may be all.)
+                paced = self.rtt.minimum >= SHORT
+                if paced or not delivery.limited or _TRIFLE * before >= congestion.window:
                     congestion.on_acked(size, before, delivery, self.rtt, now)
 
     def dropped(self, tokens: list[Token]) -> None:

@@ -96,11 +96,18 @@ class State:
 
     def evict(self, peer: Peer, inbound: Inbound) -> None:
         """Give up one life of a peer, with whatever of it is half here."""
-        del peer.inbounds[inbound.epoch]
-        self.unproven.discard((peer.id, inbound.epoch))
+        self.drop_life(peer, inbound.epoch)
         if peer.receive_record(inbound.epoch) is not None:
             self.records.evict(peer.id, inbound.epoch)
             self.counters.evictions += 1
+
+    def drop_life(self, peer: Peer, epoch: int) -> None:
+        """Know nothing of one life any more, nor of what its proofs stand for."""
+        inbound = peer.inbounds.pop(epoch, None)
+        self.unproven.discard((peer.id, epoch))
+        for proof in [proof for proof in peer.proofs if self.known[proof].inbound is inbound]:
+            peer.proofs.remove(proof)
+            del self.known[proof]
 
     def go_to(self, peer: Peer, address: Address) -> None:
         """Talk to a peer at another address from now on."""

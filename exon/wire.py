@@ -43,7 +43,6 @@ _CONSTANT_FIELDS = 6  # all but time, echo and delay
 _SHORT_HEADER = struct.Struct(">QIII")  # proof, and the lowest 32 bits of time, echo and delay
 _FRAMES_AT = _PREFIX.size + _SHORT_HEADER.size
 _LOW = 2**32 - 1
-_HALF = 2**31
 MAX_NUMBER = 2**63 - 1
 MAX_ID = 255
 MAX_RANGES = 128  # in one acknowledgement
@@ -253,13 +252,13 @@ def decode_short(data: bytes) -> Short:
     return Short(proof, time, echo, delay, flags, *_frames(fields))
 
 
-def time_near(low: int, other: int) -> int:
-    """The number nearest to ``other`` with these lowest 32 bits.
+def time_until(low: int, latest: int) -> int:
+    """The highest number with these lowest 32 bits that is not above ``latest``, or 0 if there is none.
 
-    >>> time_near(1, 2**32 - 1), time_near(2**32 - 1, 2**32 + 1)
-    (4294967297, 4294967295)
+    >>> time_until(1, 2**32 + 5), time_until(6, 2**32 + 5), time_until(6, 5)
+    (4294967297, 6, 0)
     """
-    return max(0, other + ((low - other + _HALF) & _LOW) - _HALF)
+    return max(0, latest - ((latest - low) & _LOW))
 
 
 def _frames(fields: list[Any]) -> tuple[list[Frame], int]:

@@ -203,10 +203,15 @@ def test_sockets_find_the_new_life_of_a_peer(nodes: Nodes, suddenly: bool) -> No
         assert push.send_many([b"unsure"] * 5, timeout=0) == 5
     else:
         b.close(timeout=0)
-        push.link("b/in")  # the peer ended it, so it has to be wanted again
     b = restarted(nodes, b)
     pull = b.pull("in")
-    eventually(lambda: peers(pull) == [push.id])
+
+    def found() -> bool:
+        if not suddenly:
+            push.link("b/in")  # the peer ended it, so it has to be wanted again, after the news of that has come
+        return peers(pull) == [push.id]
+
+    eventually(found)
     push.send(b"after", timeout=PATIENCE)
     received = [pull.recv(timeout=PATIENCE)]
     while received[-1] != b"after":

@@ -6,7 +6,8 @@ import pytest
 
 from exon.events import PeerRestarted
 from exon.frames import Ack, ReqSlots, TokenFrame
-from exon.wire import Malformed, decode_short, is_short, seal_short, time_near
+from exon.options import Options
+from exon.wire import Malformed, decode_short, is_short, seal_short, time_until
 from tests.exon.wire_pair import Parcel, Wire
 
 
@@ -104,11 +105,60 @@ def test_time_goes_on_when_its_lowest_bits_begin_again() -> None:
     assert wire["a"].stats().retransmissions == 0
 
 
-@pytest.mark.parametrize("other", [0, 5, 2**31, 2**32 - 1, 2**32, 2**40 + 17])
-def test_the_nearest_time(other: int) -> None:
-    for difference in (0, 1, -1, 1000, -1000, 2**31 - 1, 1 - 2**31):
-        if other + difference >= 0:
-            assert time_near((other + difference) % 2**32, other) == other + difference
+@pytest.mark.parametrize("time", [0, 5, 2**31, 2**32 - 1, 2**32, 2**40 + 17])
+def test_the_whole_time_from_its_lowest_bits(time: int) -> None:
+    for later in (0, 1, 1000, 2**31, 2**32 - 1):
+        assert time_until(time % 2**32, time + later) == time
+
+
+@pytest.mark.parametrize("minutes", [1, 30, 40, 60])
+def test_an_old_datagram_moves_nobody(minutes: int) -> None:
+    wire = talking()
+    wire.send("a", "b", b"from here")
+    old = next(parcel for parcel in reversed(wire.log) if parcel.has(TokenFrame))
+    assert is_short(old.data)
+    wire.run(1)
+    wire.move("a", "elsewhere", aware=True)
+    for number in range(minutes):
+        wire.send("a", "b", b"to b %d" % number)
+        wire.send("b", "a", b"to a %d" % number)
+        wire.run(60)
+    wire.inject("b", old.data, ("a", 1))
+    wire.send("b", "a", b"where are you?")
+    wire.run(2)
+    assert wire.got["a"][-1] == b"where are you?"
+
+
+def test_nothing_of_dead_lives_is_kept() -> None:
+    wire = Wire("a", "b", options=Options(idle_timeout=1000.0))
+    wire.send("b", "a", b"keep talking")
+    for _ in range(20):
+        wire.send("a", "b", b"hello")
+        wire.run(1)
+        wire.add("a")
+        wire.introduce()
+        wire.send("a", "b", b"hello again")
+        wire.run(5)
+    state = wire["b"]._state
+    alive = [inbound for peer in state.peers.values() for inbound in peer.inbounds.values()]
+    assert all(any(known.inbound is inbound for inbound in alive) for known in state.known.values())
+
+
+def test_a_life_that_is_long_over_is_refused_in_the_name_of_the_next() -> None:
+    """Even if so much time has passed that nothing is known of it but what was on the way to it."""
+    wire = Wire("a", "b", options=Options(forget_after=30.0, idle_timeout=2.0))
+    wire.send("a", "b", b"before")
+    wire.send("b", "a", b"before")
+    wire.run(1)
+    wire.off.add("b")
+    wire.send("a", "b", b"waits")
+    wire.run(60)
+    wire.off.discard("b")
+    wire.add("b", Options(forget_after=30.0, idle_timeout=2.0))
+    wire.introduce()
+    wire.run(60)
+    told = [event for event in wire.events["a"] if isinstance(event, PeerRestarted)]
+    assert (b"waits" in wire.got["b"]) or any(b"waits" in event.unknown for event in told)
 
 
 def test_what_is_cut_or_changed_is_malformed() -> None:
