@@ -11,6 +11,7 @@ from exon.wire import BASE_DATAGRAM
 QUANTUM = 0.001  # seconds worth of sending that leave together
 _SAVED = 0.008  # seconds worth of sending that may be made up for
 _START = 10 * BASE_DATAGRAM  # what may always (RFC 9002, section 7.7, allows an initial window)
+_DEBT = 0.25  # seconds worth of sending that may be owed
 _UNPACED = float("inf")
 
 
@@ -33,7 +34,9 @@ class Pacer:
         if rate == _UNPACED:
             self.credit, self._at = 1.0, now
             return True
-        credit, most = self.credit + (now - self._at) * rate, max(_SAVED * rate, _START)
+        # A large datagram must not silence a path for long that only seemed to be slow.
+        credit = max(self.credit, -_DEBT * rate) + (now - self._at) * rate
+        most = max(_SAVED * rate, _START)
         self.late = credit > most
         credit = min(credit, most)
         self.credit, self._at = credit, now

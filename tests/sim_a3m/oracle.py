@@ -199,7 +199,9 @@ class Oracle:
                 most = self.capacity[link] = max(self.capacity.get(link, 0), incoming.capacity)
                 held = len(incoming.queue) + sum(map(len, incoming._early.values()))
                 total += held
-                if held > most:
+                # What was taken away counts until the sender knows; what is given back meanwhile may overtake the news.
+                taken_away = incoming.granted - (incoming.done - incoming.owed) - incoming.capacity
+                if held > most + taken_away:
                     fail(f"{socket.id} holds {held} messages of {link.peer}, its capacity is {most}")
             peak, largest = self.peaks.get(socket, (0, 0))
             largest = max([largest, *(self.capacity[link] for link in links)])
