@@ -65,6 +65,8 @@ class Oracle:
         self.agreed: set[Way] = set()  # ended by agreement: everything has arrived, or is on its way
         self.pushed: list[Link] = []  # by the present call
         self.capacity: dict[Link, int] = {}  # the largest that each link ever had
+        self.latest: dict[Link, int] = {}  # the one it had last
+        self.taken_away: Counter[Link] = Counter()  # credits, by making it smaller
         self.peaks: dict[Any, tuple[int, int]] = {}  # the most links and the largest capacity that a socket ever had
         self.subscriptions: dict[XPubSocket, dict[Link, set[bytes]]] = {}  # in force, by publisher
 
@@ -200,8 +202,10 @@ class Oracle:
                 held = len(incoming.queue) + sum(map(len, incoming._early.values()))
                 total += held
                 # What was taken away counts until the sender knows; what is given back meanwhile may overtake the news.
-                taken_away = incoming.granted - (incoming.done - incoming.owed) - incoming.capacity
-                if held > most + taken_away:
+                before = self.latest.get(link, link.capacity)
+                self.latest[link] = incoming.capacity
+                self.taken_away[link] += max(0, before - incoming.capacity)
+                if held > most + self.taken_away[link]:
                     fail(f"{socket.id} holds {held} messages of {link.peer}, its capacity is {most}")
             peak, largest = self.peaks.get(socket, (0, 0))
             largest = max([largest, *(self.capacity[link] for link in links)])
