@@ -198,7 +198,7 @@ class Node:
         may have come in meanwhile.
         """
         core = self._core
-        if not core.has_news:
+        if not (core.dirty or core.speakers or core.outbox):
             return False
         busy = core.busy
         if busy and core.unsent < BATCH:

@@ -25,7 +25,8 @@ class _Leading(WaitEntry):
     __slots__ = ("_driver", "woken")
 
     def __init__(self, driver: Driver, events: int, exclusive: bool) -> None:
-        super().__init__(events, self._wake, exclusive=exclusive)
+        self.events, self.exclusive = events, exclusive
+        self.wake, self.unspent = self._wake, 0
         self._driver = driver
         self.woken = False
 
@@ -96,7 +97,7 @@ def call(
                         break
             if parked is not None:
                 parked.wait(None if deadline is None else deadline - core.time())
-            leaving = _over(deadline, core.time())
+            leaving = deadline is not None and deadline <= core.time()
         finally:
             if parked is not None and entry is not None:
                 with Held(core.lock):
@@ -113,14 +114,15 @@ def _lead(driver: Driver, socket: SocketCore, events: int, deadline: float | Non
     if not driver.begin():
         return False
     entry = _Leading(driver, events | POLLHUP, socket.is_exclusive(events))
-    time = socket.core.time
+    turn, time = driver.turn, socket.core.time
     leaving = True
     try:
         socket.wait_queue.add(entry)
         signals.wake = driver.interrupt
-        while not (entry.woken or signals.came or _over(deadline, time())) and driver.turn(deadline):
-            pass
-        leaving = signals.came or _over(deadline, time())
+        while not (entry.woken or signals.came or (deadline is not None and deadline <= time())):
+            if not turn(deadline):
+                break
+        leaving = signals.came or (deadline is not None and deadline <= time())
     finally:
         driver.end()
         socket.wait_queue.remove(entry)
@@ -152,28 +154,25 @@ def step(
             result = attempt()
         finally:
             took_in = core.work()
-        if result is WOULD_BLOCK and took_in:
+        if result is not WOULD_BLOCK:
+            return result
+        if took_in:
             # It may have been what this call waits for, and nobody has been told: it does not wait yet.
             result = attempt()
             if result is not WOULD_BLOCK:
                 core.work()
-        if result is not WOULD_BLOCK:
-            return result
+                return result
         if closed_is_done and socket.closed and socket.try_closed() is None:
             return None
         if require_link and not socket.has_links:
             raise NoLinks(f"{socket.id} has no link, and none is being made; call link(), or let a peer link to it")
-        if _over(deadline, core.time()):
+        if deadline is not None and deadline <= core.time():
             raise Timeout(explain(socket, events, timeout))
         return WOULD_BLOCK
     except A3MError:
         if partial is not None and partial():
             return None  # what is done is done, and said; whatever is wrong is found again by the next call
         raise
-
-
-def _over(deadline: float | None, now: float) -> bool:
-    return deadline is not None and deadline <= now
 
 
 def check(socket: SocketCore, events: int, closed_is_done: bool) -> None:

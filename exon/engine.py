@@ -51,6 +51,13 @@ _LONGEST_SLEEP = 3600.0  # seconds; poll() refuses more than 24 days, and a dead
 _READABLE = select.POLLIN | select.POLLERR | select.POLLHUP
 
 
+def _milliseconds(seconds: float) -> int:
+    """How long to poll. Rounded up, or the last fraction of a millisecond would be spent in a loop."""
+    if seconds <= 0.0:
+        return 0
+    return ceil(seconds * 1000) if seconds < _LONGEST_SLEEP else int(_LONGEST_SLEEP * 1000)
+
+
 class Driven(Protocol):
     """What an engine drives: an Exon node, or anything that sits on one and has the same verbs."""
 
@@ -125,9 +132,9 @@ class Engine:
         os.set_blocking(self._wake_write, False)
         # One for the thread, one for leaders: such an object serves one thread at a time.
         self._polls = select.poll(), select.poll()
+        self._watch(udp)
         for poll in self._polls:
             poll.register(self._wake_read, select.POLLIN)
-            poll.register(udp.fileno(), select.POLLIN)
         self._leader: int | None = None  # the thread of the application that is
         self._stints = 0  # how often such a thread did the engine's work
         self._seen = 0  # how often, when the engine's thread last looked
@@ -165,7 +172,8 @@ class Engine:
             self._count_error("engine-error")
             self.wake()
         else:
-            self._wake_for_deadline()
+            if self._asleep:
+                self._wake_for_deadline()
 
     def begin(self) -> bool:
         """Make the caller the leader, who calls :meth:`turn` until it has what it waits for, and then :meth:`end`.
@@ -198,8 +206,7 @@ class Engine:
         self._wakes_at = due
         if deadline is not None and (due is None or deadline < due):
             due = deadline
-        # Rounded up, or the last fraction of a millisecond would be spent in a loop.
-        timeout = None if due is None else ceil(min(_LONGEST_SLEEP, max(0.0, due - now)) * 1000)
+        timeout = None if due is None else _milliseconds(due - now)
         self.lock.release()
         try:
             ready = self._polls[1].poll(timeout)
@@ -247,7 +254,7 @@ class Engine:
             udp.receive_errors.update(old.receive_errors)
             for poll in self._polls:
                 poll.unregister(old.fileno())
-                poll.register(udp.fileno(), select.POLLIN)
+            self._watch(udp)
             self._unsent = ()
             self.node.moved()
             # Whatever the kernel had accepted on the old address is still good.
@@ -259,6 +266,12 @@ class Engine:
             old.close()
             self._asleep = True  # a poll under way may still look at the old socket
             self.wake()
+
+    def _watch(self, udp: UdpSocket) -> None:
+        for poll in self._polls:
+            poll.register(udp.fileno(), select.POLLIN)
+        self._descriptor = udp.fileno()
+        self._data_came = [(self._descriptor, select.POLLIN)]  # what poll() says nearly always
 
     def set_discovery(self, discovery: Discovery | None) -> None:
         """Ask another service from now on."""
@@ -324,7 +337,7 @@ class Engine:
 
     def _turn(self, timeout: float | None) -> float | None:
         """Wait, read, work, send; how long to wait next time."""
-        ready = self._polls[0].poll(None if timeout is None else ceil(timeout * 1000))
+        ready = self._polls[0].poll(None if timeout is None else _milliseconds(timeout))
         with self.lock:
             self._polling = False
             if self._leader is not None or self._stopping:
@@ -353,13 +366,19 @@ class Engine:
 
     def _take_in(self, ready: Sequence[tuple[int, int]]) -> bool:
         """Take in what has come, as poll() says, up to the sockets; whether there may be more."""
+        if ready == self._data_came:
+            return self._take_in_data()
         more = False
         for descriptor, what in ready:
             if descriptor == self._wake_read:
                 self._drain_wakes()
-            elif descriptor == self.udp.fileno() and what & _READABLE:
-                more = self._read()
-                self.node.expire(monotonic())
+            elif descriptor == self._descriptor and what & _READABLE:
+                more = self._take_in_data()
+        return more
+
+    def _take_in_data(self) -> bool:
+        more = self._read()
+        self.node.expire(monotonic())
         return more
 
     def _read(self, *, until_dry: bool = False) -> bool:
@@ -376,9 +395,10 @@ class Engine:
         return True
 
     def _receive(self, datagrams: Sequence[tuple[bytes, Address]], now: float) -> None:
+        receive = self.node.receive
         for datagram, source in datagrams:
             try:
-                self.node.receive(datagram, source, now)
+                receive(datagram, source, now)
             except Exception:
                 self._count_error("datagram-error", source=source, datagram=datagram[:64].hex())
 
@@ -394,8 +414,11 @@ class Engine:
                     break
         if node.closing and node.closed:
             self._progress()  # the last probe of a close left just now, and nothing else need come to pass
-        if not node.eventful:
-            return
+        if node.eventful:
+            self._pass_events()
+
+    def _pass_events(self) -> None:
+        node = self.node
         for event in node.events():
             if isinstance(event, DuplicateId):
                 log.warning("duplicate-id", node=node.id, peer=event.peer, addresses=event.addresses)
@@ -430,7 +453,7 @@ class Engine:
         self._asleep = True
         deadline = self.node.deadline()
         self._wakes_at = deadline
-        return None if deadline is None else min(_LONGEST_SLEEP, max(0.0, deadline - now))
+        return None if deadline is None else deadline - now
 
     def _wake_for_deadline(self) -> None:
         """After the caller did the engine's work: does the thread sleep too long now?"""
