@@ -79,6 +79,7 @@ class Core:
         self.lock = Lock()
         # Tells the driver that something wants to leave; whether anything may have come in meanwhile.
         self.work: Callable[[], bool] = lambda: False
+        self.work_apart: Callable[[], bool] = lambda: self.work()  # noqa: PLW0108  # and may release the lock
         self.driver: Driver | None = None  # lets threads that wait drive the node
         self.conversations: dict[int, tuple[LinkEnd, Link]] = {}  # links by our name for them, while they exist
         self.lanes: dict[Lanes, None] = {}  # sockets that may hold messages which were accepted without the lock
@@ -302,7 +303,7 @@ class Core:
     def abandon(self) -> None:
         """Everything here belongs to another process."""
         self.closing = True
-        self.work = lambda: False
+        self.work = self.work_apart = lambda: False
         self.when_closed = None
         self.transport.abandon()
         for socket in list(self._made):

@@ -33,6 +33,11 @@ def _find_main() -> None:
 os.register_at_fork(after_in_child=_find_main)
 
 
+def in_main_thread() -> bool:
+    """Whether SIGINT comes in this thread."""
+    return get_ident() == _main
+
+
 class Uninterrupted:
     """A block of the main thread in which SIGINT waits; in other threads it never comes.
 

@@ -158,16 +158,16 @@ class Engine:
 
     # -- for the layer above -----------------------------------------------------------------------------------------
 
-    def run_now(self, read: bool = False) -> None:
+    def run_now(self, read: bool = False, apart: bool = False) -> None:
         """Let the caller do the engine's work: send what can leave, and with ``read`` take in what has come before.
 
-        With the lock held.
+        With the lock held; with ``apart`` it is released meanwhile.
         """
         try:
             if read:
                 self._stints += 1
                 self._read(until_dry=True)
-            self._flush(monotonic())
+            self._flush(monotonic(), apart)
         except Exception:  # not the caller's fault, and what the caller did is done: the engine goes on with the rest
             self._count_error("engine-error")
             self.wake()
@@ -198,7 +198,7 @@ class Engine:
         due = node.deadline()
         if node.wants_to_send or self._unsent or (due is not None and due <= now):
             try:
-                self._flush(now)
+                self._flush(now, apart=True)
             except Exception:
                 self._count_error("engine-error")
             due = node.deadline()
@@ -207,19 +207,34 @@ class Engine:
         if deadline is not None and (due is None or deadline < due):
             due = deadline
         timeout = None if due is None else _milliseconds(due - now)
+        datagrams: Sequence[tuple[bytes, Address]] = ()
         self.lock.release()
         try:
             ready = self._polls[1].poll(timeout)
+            if ready == self._data_came:
+                datagrams = self._receive_apart()
+                now = monotonic()
         finally:
             self.lock.acquire()
             self._asleep = False
         if self._stopping:
             return False
         try:
-            self._take_in(ready)
+            if datagrams:
+                self._receive(datagrams, now)
+                if len(datagrams) > 1 or len(datagrams[0][0]) >= _ALONE:
+                    self._read()
+                node.expire(now)
+            else:
+                self._take_in(ready)
         except Exception:
             self._count_error("engine-error")
         return True
+
+    def _receive_apart(self) -> Sequence[tuple[bytes, Address]]:
+        with suppress(Closed):  # rebind() was quicker
+            return self.udp.receive()
+        return ()
 
     def end(self) -> None:
         """Be the leader no longer. With the lock held."""
@@ -402,14 +417,21 @@ class Engine:
             except Exception:
                 self._count_error("datagram-error", source=source, datagram=datagram[:64].hex())
 
-    def _flush(self, now: float) -> None:
-        """Let time pass for the node, tell the layer above, send everything that may leave."""
+    def _flush(self, now: float, apart: bool = False) -> None:
+        """Let time pass for the node, tell the layer above, send everything that may leave.
+
+        System calls let other threads run. So as not to have them wait for the lock then, it is released ``apart`` from
+        the work on the node.
+        """
         node = self.node
         node.expire(now)
         self._progress()
         if not self._unsent or self._send(self._unsent):
             leaving = node.datagrams(now)
             while batch := list(islice(leaving, _TRAIN)):
+                if apart and len(batch) < _TRAIN:  # these are all
+                    self._send_apart(batch)
+                    break
                 if not self._send(batch) or len(batch) < _TRAIN:
                     break
         if node.closing and node.closed:
@@ -429,13 +451,28 @@ class Engine:
 
     def _send(self, batch: Sequence[tuple[Address, bytes]]) -> bool:
         """Hand datagrams to the kernel; False when it is full and the rest has to wait."""
-        sent = self.udp.send(batch)
-        full = sent < len(batch)
-        if full != bool(self._unsent):
+        unsent = batch[self.udp.send(batch) :]
+        if unsent or self._unsent:
+            self._keep(unsent)
+        return not unsent
+
+    def _send_apart(self, batch: Sequence[tuple[Address, bytes]]) -> None:
+        udp, sent = self.udp, len(batch)
+        self.lock.release()
+        try:
+            with suppress(Closed):  # by rebind(), and they are lost with it
+                sent = udp.send(batch)
+        finally:
+            self.lock.acquire()
+        if sent < len(batch):
+            self._keep([*self._unsent, *batch[sent:]])
+
+    def _keep(self, unsent: Sequence[tuple[Address, bytes]]) -> None:
+        """Send these as soon as the kernel has room."""
+        if bool(unsent) != bool(self._unsent):
             for poll in self._polls:
-                poll.modify(self.udp.fileno(), select.POLLIN | select.POLLOUT if full else select.POLLIN)
-        self._unsent = batch[sent:] if full else ()
-        return not full
+                poll.modify(self._descriptor, select.POLLIN | select.POLLOUT if unsent else select.POLLIN)
+        self._unsent = unsent
 
     def _report(self, event: Event) -> None:
         try:
