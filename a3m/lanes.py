@@ -41,7 +41,7 @@ class Lanes(SocketCore):
         """Nothing is on the way."""
         super().__init__(*args, **options)
         kind = type(self)
-        self._lane: list[bytes] = []
+        self._lane: list[Any] = []
         self._limit = 0  # how many messages the lane may hold; 0 while it is closed
         self._small = min(SMALL, self.core.transport.options.max_message - OVERHEAD)
         self._typical = MESSAGE_COST  # what a message counts
@@ -116,7 +116,7 @@ class Lanes(SocketCore):
         self.settle()
         return 0 if self._lane else self.push_many(items)
 
-    def withdraw(self, message: bytes) -> bool:
+    def withdraw(self, message: Any) -> bool:
         """A message got into a lane that was full, or being closed; whether it had to be taken out again."""
         self.settle()
         if message not in self._lane:
