@@ -443,11 +443,11 @@ class Core:
             for event in transport.events():
                 self._on_transport_event(event)
         if transport.deliverable:
-            for peer, delivered in transport.deliveries():
+            for peer, delivered in transport.views():
                 for data in delivered:
                     self._dispatch(peer, data)
 
-    def _dispatch(self, peer: str, data: bytes) -> None:
+    def _dispatch(self, peer: str, data: bytes | memoryview) -> None:
         try:
             fields = messages.unpack(data)
             number = len(fields)

@@ -106,7 +106,7 @@ def decode(data: bytes) -> Message:
     return check(fields)
 
 
-def unpack(data: bytes) -> list[Any]:
+def unpack(data: bytes | memoryview) -> list[Any]:
     """The fields of a message, of which nothing but the number is certain."""
     try:
         fields = msgpack.unpackb(data, use_list=True, strict_map_key=False)

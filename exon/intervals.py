@@ -113,6 +113,11 @@ class IntervalSet:
         self._stops.clear()
 
     @property
+    def lowest(self) -> int | None:
+        """The lowest number, if there is any."""
+        return self._starts[0] if self._starts else None
+
+    @property
     def count(self) -> int:
         """How many numbers are in the set. Not ``__len__``: ``tuple()`` would reserve room for so many ranges."""
         return sum(self._stops) - sum(self._starts)

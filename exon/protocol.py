@@ -33,7 +33,7 @@ from exon.events import Event, LookupWanted, PeerUnreachable
 from exon.options import Options
 from exon.peer import Peer
 from exon.peers import check_id
-from exon.state import MESSAGE_COST, Arrived, State
+from exon.state import MESSAGE_COST, Arrived, Data, State
 from exon.stats import NodeStats, PeerStats
 
 _SOON = 0.002  # seconds: how late an acknowledgement may be, or how early a look at a peer
@@ -167,6 +167,11 @@ class Node:
 
     def deliveries(self) -> Iterator[Delivery]:
         """Take messages out, in the order in which they came; what is not taken keeps its room occupied."""
+        for peer_id, messages in self.views():
+            yield Delivery(peer_id, list(map(bytes, messages)))
+
+    def views(self) -> Iterator[tuple[str, list[Data]]]:
+        """The same, without copying: large messages are views of the datagrams that they came in."""
         inbox = self._state.inbox
         while inbox:
             peer, peer_id, messages, cost, large = inbox.popleft()
@@ -174,7 +179,7 @@ class Node:
                 self._own_buffered -= cost
             else:
                 self._make_room(peer, cost, large)
-            yield Delivery(peer_id, messages)
+            yield peer_id, messages
 
     def pending(self, peer_id: str) -> int:
         """How many messages to a peer are accepted and not yet acknowledged."""
@@ -308,11 +313,12 @@ class Node:
         while self._state.ready:
             peer_id = next(iter(self._state.ready))
             peer = self._state.ready[peer_id]
-            datagram = self._departures.quick(peer, now)
-            if datagram is not None:
+            departures = self._departures
+            departures.rests = False
+            while not departures.rests and (datagram := departures.plain(peer, now)) is not None:
                 yield datagram
-            else:
-                yield from self._departures.datagrams(peer, now)
+            if not departures.rests:
+                yield from departures.datagrams(peer, now)
             self._state.ready.pop(peer_id, None)
             self._settle(peer, now)
 

@@ -11,6 +11,7 @@ time-out is more often the scheduler than the network.
 from __future__ import annotations
 
 from collections import deque
+from typing import Any
 
 from exon.congestion import SHORT, Bottleneck, Congestion
 from exon.delivery import Delivery, Mark
@@ -122,8 +123,8 @@ class Recovery:
         newest = None
         echoed = self._echoed
         for token in tokens:
-            flight = token.flight
-            if isinstance(flight, Flight):
+            flight: Any = token.flight
+            if flight is not None:
                 token.flight = None
                 flight.outstanding -= 1
                 if not flight.outstanding:
@@ -133,7 +134,9 @@ class Recovery:
                     newest = flight
         self.timeouts = 0
         # What left a round trip ago could be acknowledged by now; what left later still has its time.
-        self._progress = max(self._progress, now - self.rtt.smoothed)
+        progress = now - self.rtt.smoothed
+        if progress > self._progress:
+            self._progress = progress
         before = self.in_flight
         self.in_flight = before - size
         if newest is not None:
