@@ -295,7 +295,8 @@ class Outbound:
         envelopes = record.sck - record.env
         if envelopes < self._ample or self._announce:
             return False
-        return (self._queued_bytes if self._cut is None else self._backlog) < envelopes * _SMALL
+        # Two messages that follow each other fill half a token at the least, or they would share one.
+        return (self._queued_bytes if self._cut is None else self._backlog) < envelopes * self.budget // 2
 
     def _needs_slots(self, record: SendRecord) -> bool:
         return not self.has_ample(record) and self._shortage(record) > 0
