@@ -10,7 +10,7 @@ then credits and control messages, then runs of data. All are bounded: see :mod:
 from __future__ import annotations
 
 from collections import Counter, deque
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from heapq import heappop, heappush
 from itertools import count
 from random import Random
@@ -233,6 +233,10 @@ class Core:
     def receive(self, datagram: bytes, source: Address, now: float) -> None:
         """A datagram came."""
         self.transport.receive(datagram, source, now)
+
+    def receive_some(self, train: Sequence[tuple[bytes, Address]], at: int, now: float) -> int:
+        """Several datagrams came; how many were taken, from this place on."""
+        return self.transport.receive_some(train, at, now)
 
     def expire(self, now: float) -> None:
         """Time has passed, or datagrams have come: do what is due."""

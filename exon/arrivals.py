@@ -7,6 +7,8 @@ its frames touch a record, and only the record decides whether a token is delive
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 from exon.addresses import Address
 from exon.events import DuplicateId, PeerMoved, PeerRestarted
 from exon.frames import (
@@ -39,14 +41,20 @@ from exon.wire import (
     Short,
     decode,
     decode_short,
+    fragment_numbers,
+    fragments_after,
+    is_fragment,
     is_plain,
     is_short,
     open_plain,
+    proof_of,
     ranges_of,
     time_until,
 )
 
 _WORTH_A_VIEW = 4096  # bytes: to copy less costs less than not to copy it
+_FEWEST = 3  # datagrams behind one that are worth a look at whether they go with it
+_HEADS = 25  # bytes of a payload that a fragment has besides its chunk
 _AHEAD = 60_000_000  # microseconds by which a datagram may have been faster than the newest one
 
 
@@ -72,6 +80,57 @@ class Arrivals:
                 self._receive_full(decode(datagram), source, now)
         except Malformed as malformed:
             counters.dropped[malformed.reason] += 1
+
+    def receive_some(self, train: Sequence[tuple[bytes, Address]], at: int, now: float) -> int:
+        """Take the datagram ``at`` this place, and those behind it that go with it; how many they were."""
+        datagram, source = train[at]
+        self.receive(datagram, source, now)
+        if len(train) - at > _FEWEST and is_fragment(datagram):
+            return 1 + self._receive_fragments(train, at + 1, now)
+        return 1
+
+    def _receive_fragments(self, train: Sequence[tuple[bytes, Address]], begin: int, now: float) -> int:
+        """Take the datagrams from ``begin`` on that hold the next parts of the message that the one before is part of.
+
+        They differ from it in a few numbers, and nothing about the peer is new. How many there were; whatever is not as
+        it usually is takes the general way, on which it makes no difference who came with whom.
+        """
+        state = self._state
+        before, source = train[begin - 1]
+        known = state.known.get(proof_of(before))
+        if known is None:
+            return 0
+        _, peer, inbound = known
+        record = state.records.receive.get((peer.id, inbound.epoch))
+        if record is None or inbound.address != source or peer.address != source or peer.epoch != inbound.epoch:
+            return 0
+        chunks, newest = fragments_after(before, train, begin, source)
+        if not chunks:
+            return 0
+        s, r, first, parts, total = fragment_numbers(before)
+        assembly = inbound.assembly(first, parts, total)
+        size = sum(map(len, chunks))
+        number = len(chunks)
+        time = inbound.newest + ((newest - inbound.newest) & LOW)
+        if (
+            assembly is None
+            or not assembly.takes(s + 1 - first, number, size)
+            or record.rck != r
+            or peer.full
+            or size + _HEADS * number > state.options.receive_bytes - peer.buffered - peer.large
+            or time - inbound.newest > _AHEAD
+            or not record.slots.discard_range(s + 1, s + 1 + number)
+        ):
+            return 0
+        counters = state.counters
+        counters.datagrams_received += number
+        counters.bytes_received += sum([len(datagram) for datagram, _ in train[begin : begin + number]])
+        inbound.newest = time
+        message = inbound.add_parts(s + 1 - first, first, chunks, size)
+        if message is not None:
+            self._tokens.put_large(peer, message)
+        inbound.owe_many(s + 1, s + 1 + number, r, now)
+        return number
 
     def _receive_short(self, short: Short, source: Address, now: float) -> None:
         """A datagram from somebody who is known by its proof: nearly all are."""

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
+from exon import packing
 from exon.addresses import Address
 from exon.frames import Probe
 from exon.inbound import Inbound
@@ -30,6 +31,7 @@ from exon.wire import (
     seal_short,
 )
 
+_TOKEN = SHORT | TOKEN
 _RIDE = 96  # bytes of answers that may ride with a full token (see outbound)
 _MOST_RIDING = 3 + 2 * 8  # numbers of an acknowledgement that may ride with a plain token, which leaves room for them
 
@@ -41,6 +43,7 @@ class Departures:
         """Work on ``state``."""
         self._state = state
         self.rests = False  # whether there is nothing to say after what plain() answered last
+        self.resumes = False  # whether what is left after datagrams() is for plain() again
 
     def plain(self, peer: Peer, now: float) -> tuple[Address, bytes] | None:
         """The next datagram, if it is as nearly all are: a token, an acknowledgement, or both, to whom knows us.
@@ -123,6 +126,35 @@ class Departures:
                 peer.waiting_since = now
         return address, datagram
 
+    def fragments(self, peer: Peer, now: float) -> Iterator[tuple[Address, bytes]]:
+        """Plain datagrams with the fragments that follow one that :meth:`plain` has made, as far as they may leave.
+
+        Nothing that it looked at changes meanwhile, so none of it is looked at again.
+        """
+        state, outbound, inbound, address = self._state, peer.outbound, peer.inbounds[peer.epoch], peer.address
+        assert address is not None
+        recovery, counters = outbound.recovery, state.counters
+        proof, echo, delay = inbound.proof, inbound.newest & LOW, min(int((now - inbound.arrived) * 1e6), LOW)
+        tokens = outbound.next_fragments(state.records.send[peer.id], now)
+        wide = bool(tokens) and (tokens[-1].s > LOW or tokens[0].r > LOW)
+        flags = _TOKEN | WIDE if wide else _TOKEN
+        sent = 0
+        try:
+            for token in tokens:
+                time = peer.last_time = peer.last_time + 1
+                numbers = (proof, time & LOW, echo, delay, token.s, token.r, packing.FRAGMENT)
+                datagram = seal_plain(flags, 0, numbers, token.head, token.payload)
+                size = len(datagram)
+                recovery.sent(time, size, [token], now)
+                counters.bytes_sent += size
+                sent += 1
+                yield address, datagram
+        finally:
+            counters.datagrams_sent += sent
+            counters.tokens_sent += sent
+            if sent < len(tokens):  # the network is full
+                outbound.repeat(tokens[sent:])
+
     def datagrams(self, peer: Peer, now: float) -> Iterator[tuple[Address, bytes]]:
         """Everything that may leave for one peer now."""
         outbound = peer.outbound
@@ -190,6 +222,10 @@ class Departures:
             yield datagram
             if not outbound.has_more:
                 outbound.recovery.limited()  # by the application
+                return
+            record = outbound.record
+            if record is not None and outbound.is_plain(record, now):
+                self.resumes = True
                 return
             frames, familiar = [], True
 

@@ -13,7 +13,7 @@ from exon.addresses import Address
 from exon.frames import Ack, Frame, Slice
 from exon.intervals import IntervalSet
 from exon.options import Options
-from exon.packing import Assembly, BadPacking, Fragment
+from exon.packing import FRAGMENT_HEAD, Assembly, BadPacking, Fragment
 from exon.records import ReceiveRecord
 from exon.wire import LOW, encode_frame
 
@@ -118,6 +118,19 @@ class Inbound:
         if self.ack_due is None or due < self.ack_due:
             self.ack_due = due
 
+    def owe_many(self, start: int, stop: int, r: int, now: float) -> None:
+        """The same for tokens that came one after the other, in datagrams of their own; at once."""
+        acks = self._acks.get(r)
+        if acks is None:
+            if len(self._acks) >= _MOST_OWED:
+                return
+            acks = self._acks[r] = []
+        if len(acks) < _MOST_NUMBERS:
+            acks += range(start, stop)
+        self._highest = max(self._highest, stop - 1)
+        self._unanswered += stop - start
+        self.ack_due = now
+
     def owe_answer(self, delay: float, now: float) -> None:
         """Something is to be said about the window or about what arrived, after ``delay`` at the latest."""
         due = now + delay
@@ -202,6 +215,49 @@ class Inbound:
         if not assembly.complete:
             return None
         del self._assemblies[fragment.first]
+        return assembly.message()
+
+    def further_part(self, s: int, data: bytes | memoryview) -> int | None:
+        """The first number of the message that this fragment, token ``s``, is a part of.
+
+        None if it is the first of them to come, or is not in order, or has no place.
+        """
+        if len(data) <= FRAGMENT_HEAD.size:
+            return None
+        numbers: tuple[int, int, int] = FRAGMENT_HEAD.unpack_from(data)
+        first, parts, total = numbers
+        assembly = self._assemblies.get(first)
+        if assembly is None or assembly.parts != parts or assembly.total != total:
+            return None
+        size = assembly.size + len(data) - FRAGMENT_HEAD.size
+        here = assembly.chunks
+        if not 0 <= s - first < parts or s - first in here or size > total or (len(here) + 1 == parts and size < total):
+            return None
+        return first
+
+    def add_part(self, s: int, first: int, data: bytes | memoryview) -> bytes | None:
+        """Put in a fragment that :meth:`further_part` found to be one; the message, when that was the last one."""
+        assembly = self._assemblies[first]
+        assembly.chunks[s - first] = data[FRAGMENT_HEAD.size :]
+        assembly.size += len(data) - FRAGMENT_HEAD.size
+        if not assembly.complete:
+            return None
+        del self._assemblies[first]
+        return assembly.message()
+
+    def assembly(self, first: int, parts: int, total: int) -> Assembly | None:
+        """A message of which parts are here, if there is such a one."""
+        assembly = self._assemblies.get(first)
+        return assembly if assembly is not None and (assembly.parts, assembly.total) == (parts, total) else None
+
+    def add_parts(self, index: int, first: int, chunks: list[bytes], size: int) -> bytes | None:
+        """Put in consecutive parts that the message takes; the message, when those were the last ones."""
+        assembly = self._assemblies[first]
+        assembly.chunks.update(zip(range(index, index + len(chunks)), chunks, strict=True))
+        assembly.size += size
+        if not assembly.complete:
+            return None
+        del self._assemblies[first]
         return assembly.message()
 
     def closed(self, s: int) -> None:

@@ -71,6 +71,17 @@ class IntervalSet:
             stops.insert(at, number)
         return True
 
+    def discard_range(self, start: int, stop: int) -> bool:
+        """Take out ``[start, stop)``, if all of it is in, and say whether it was; if not, nothing changes."""
+        starts, stops = self._starts, self._stops
+        at = bisect_right(starts, start) - 1
+        if at < 0 or stops[at] < stop or start >= stop:
+            return False
+        rest = [(low, high) for low, high in ((starts[at], start), (stop, stops[at])) if low < high]
+        starts[at : at + 1] = [low for low, _ in rest]
+        stops[at : at + 1] = [high for _, high in rest]
+        return True
+
     def discard_below(self, number: int) -> None:
         """Take out everything smaller than ``number``."""
         starts, stops = self._starts, self._stops

@@ -26,6 +26,7 @@ _SLICE_HEADER = _TOKEN_HEADER + 9 + 9
 _QUICK_TRIES = 2  # that do not make the next one wait longer, because what waits for slots waits for them
 _CLOSE_TRIES = 8  # at one loss in five each way, one close in three thousand stays unconfirmed
 _SMALL = 1000  # bytes of payload that go into one token, however little room the peer has
+_MOST_FRAGMENTS = 48  # made at a time: no more than leave in one train
 _ANY_TOKEN = 65536  # bytes: more than any token has
 _PROBE_BACKLOG = 1  # datagrams' worth of backlog that make a larger path MTU worth looking for
 
@@ -37,14 +38,11 @@ class Cut:
     message: bytes
     chunk: int
     count: int
+    view: memoryview  # of the message, to take parts of it without copying
+    head: bytes = b""  # what stands in front of each of them
     first: int = -1
     done: int = 0  # fragments made
     acked: int = 0  # fragments done with
-
-    @property
-    def view(self) -> memoryview:
-        """The message, to take parts of without copying them."""
-        return memoryview(self.message)
 
 
 class Outbound:
@@ -167,7 +165,7 @@ class Outbound:
         if window == self.window and window > _ANY_TOKEN and not self._stuck_tries:
             return  # as nearly always
         if min(self.window, window) < self.budget:
-            self._resend(self.recovery.refused())
+            self.repeat(self.recovery.refused())
         self.window = window
         self._largest_window = max(self._largest_window, window)
         if self._stuck_tries and self._fits_window:
@@ -263,6 +261,11 @@ class Outbound:
     def has_more(self) -> bool:
         """Whether anything waits to leave."""
         return bool(self._queue or self._again or self._slices or self._cut)
+
+    @property
+    def cutting(self) -> bool:
+        """Whether a message is being sent in parts, and there are more."""
+        return self._cut is not None
 
     @property
     def repeats(self) -> bool:
@@ -372,7 +375,9 @@ class Outbound:
 
     def is_plain(self, record: SendRecord, now: float) -> bool:
         """Whether nothing but tokens is to be sent, each in a datagram of its own: no request, no probe, no slices."""
-        if self._announce or self._force or self._slices or record.closing or not self.has_ample(record):
+        if self._announce or self._force or self._slices or record.closing:
+            return False
+        if self._needs_slots(record) and (self._asked_at is None or now >= self._ask_deadline()):
             return False
         again = self._again
         if again and again[0].size + _TOKEN_HEADER > self.mtu.size - self._overhead:
@@ -399,6 +404,17 @@ class Outbound:
         self._typical += (size - self._typical) / 8
         return record.seal(message, 1, size, None, packing.WHOLE)
 
+    def next_fragments(self, record: SendRecord, now: float) -> list[Token]:
+        """The fragments that follow one that has just left, as many as may leave now in datagrams of their own."""
+        cut = self._cut
+        recovery = self.recovery
+        if cut is None or self._again or record.env != cut.first + cut.done or not recovery.may_send(now):
+            return []
+        each = cut.chunk + self._overhead
+        room = min(self.window, recovery.congestion.window) - recovery.in_flight
+        number = min(_MOST_FRAGMENTS, cut.count - cut.done, record.envelopes, room // each, recovery.paced(each))
+        return [self._fragment(record, cut) for _ in range(number)]
+
     def _next_token(self, record: SendRecord, room: int, first: bool) -> Token | None:
         again = self._again
         while again:
@@ -424,7 +440,7 @@ class Outbound:
             message = queue.popleft()
             self._queued_bytes -= len(message)
             chunk = packing.chunk_size(budget)
-            self._cut = Cut(message, chunk, -(-len(message) // chunk))
+            self._cut = Cut(message, chunk, -(-len(message) // chunk), memoryview(message))
             self._has_cut = True
         if self._cut is not None:
             return self._fragment(record, self._cut)
@@ -444,14 +460,16 @@ class Outbound:
     def _fragment(self, record: SendRecord, cut: Cut) -> Token:
         if cut.first < 0:
             cut.first = record.env
+            cut.head = packing.fragment_head(cut.first, cut.count, len(cut.message))
         assert record.env == cut.first + cut.done, "fragments have consecutive numbers"
-        chunk = cut.view[cut.done * cut.chunk : (cut.done + 1) * cut.chunk]
-        head = packing.fragment_head(cut.first, cut.count, len(cut.message))
-        self._typical += (len(chunk) - self._typical) / 8
+        start = cut.done * cut.chunk
+        chunk = cut.view[start : start + cut.chunk]
+        size = len(chunk)
+        self._typical += (size - self._typical) / 8
         cut.done += 1
         if cut.done == cut.count:
             self._cut = None
-        return record.seal(chunk, 0, len(chunk), cut, packing.FRAGMENT, head)
+        return record.seal(chunk, 0, size, cut, packing.FRAGMENT, cut.head)
 
     def _slice(self, token: Token) -> None:
         """Cut a token that was made for a path with larger datagrams."""
@@ -482,7 +500,8 @@ class Outbound:
         known = record is not None and record.tokens.get(token.s) is token
         return frame, [token] if known else []
 
-    def _resend(self, tokens: list[Token]) -> None:
+    def repeat(self, tokens: list[Token]) -> None:
+        """These tokens did not leave after all, or have to leave again."""
         for token in tokens:
             if not token.queued:
                 token.queued = True
@@ -494,7 +513,7 @@ class Outbound:
         """After an acknowledgement: what was overtaken goes again."""
         if not self.recovery.in_flight:
             return
-        self._resend(self.recovery.lost(now))
+        self.repeat(self.recovery.lost(now))
         if self.recovery.swallows_large(now):
             self._distrust_path()
 
@@ -503,7 +522,7 @@ class Outbound:
         self.recovery.congestion.datagram = self.mtu.size
         if self._sliced is not None:  # its slices may be too large now: cut it again
             self._slices.clear()
-            self._resend([self._sliced])
+            self.repeat([self._sliced])
             self._sliced = None
 
     def expire(self, now: float) -> None:
@@ -515,7 +534,7 @@ class Outbound:
         self.check_losses(now)
         if overdue:
             self._force = True
-            self._resend(overdue)
+            self.repeat(overdue)
         stuck = self._stuck_at(record)
         if stuck is not None and now >= stuck:
             self._force = True

@@ -21,16 +21,16 @@ from typing import Any, NamedTuple
 import msgpack
 from attrs import Factory, define
 
+from exon.wire import FRAGMENT as FRAGMENT  # noqa: PLC0414  # for those who look for kinds here
 from exon.wire import MAX_NUMBER
 from exon.wire import pack as encode
 
 DELIVER = 0
-FRAGMENT = 1
 WHOLE = 2
 
 BIN_HEADER = 5  # the most msgpack puts in front of a bin
 HEADER = 1 + 5  # the kind, and the most that msgpack puts in front of an array
-_FRAGMENT = struct.Struct(">QQQ")
+FRAGMENT_HEAD = struct.Struct(">QQQ")
 _MIN_CHUNK = 256  # no sender cuts finer, so a message cannot be made to cost more in bookkeeping than in bytes
 
 _READ_ERRORS = (ValueError, TypeError, OverflowError, msgpack.UnpackException, RecursionError)
@@ -71,7 +71,7 @@ def pack_fragment(fragment: Fragment) -> bytes:
 
 def fragment_head(first: int, parts: int, total: int) -> bytes:
     """What stands in front of the chunk of a fragment."""
-    return _FRAGMENT.pack(first, parts, total)
+    return FRAGMENT_HEAD.pack(first, parts, total)
 
 
 def fits(message: bytes, budget: int) -> bool:
@@ -81,7 +81,7 @@ def fits(message: bytes, budget: int) -> bool:
 
 def chunk_size(budget: int) -> int:
     """How many bytes of a large message go into one fragment of ``budget`` bytes."""
-    return budget - 1 - _FRAGMENT.size
+    return budget - 1 - FRAGMENT_HEAD.size
 
 
 def unpack(payload: bytes) -> list[Any]:
@@ -109,10 +109,10 @@ def unpack_fragment(payload: bytes) -> Fragment:
 
 def fragment_of(rest: bytes | memoryview) -> Fragment:
     """The fragment in a payload whose bytes after the kind are ``rest``."""
-    if len(rest) <= _FRAGMENT.size:
+    if len(rest) <= FRAGMENT_HEAD.size:
         raise BadPacking
-    first, parts, total = _FRAGMENT.unpack_from(rest)
-    chunk = rest[_FRAGMENT.size :]
+    first, parts, total = FRAGMENT_HEAD.unpack_from(rest)
+    chunk = rest[FRAGMENT_HEAD.size :]
     if first > MAX_NUMBER or not 2 <= parts <= total // _MIN_CHUNK + 1 or not len(chunk) < total <= MAX_NUMBER:
         raise BadPacking
     return Fragment(first, parts, total, chunk)
@@ -136,6 +136,16 @@ class Assembly:
         self.chunks[index] = fragment.chunk
         self.size += len(fragment.chunk)
         return True
+
+    def takes(self, index: int, number: int, size: int) -> bool:
+        """Whether there is room for so many parts from ``index`` on, which have ``size`` bytes together."""
+        here = self.chunks
+        size += self.size
+        if index < 0 or index + number > self.parts or size > self.total:
+            return False
+        if len(here) + number == self.parts and size < self.total:
+            return False
+        return not any(map(here.__contains__, range(index, index + number)))
 
     @property
     def complete(self) -> bool:

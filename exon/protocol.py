@@ -17,7 +17,7 @@ What makes delivery exactly once is in :mod:`exon.records`; this module carries 
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from heapq import heappop, heappush
 from typing import NamedTuple
 
@@ -304,6 +304,13 @@ class Node:
         """Take a datagram. Whatever it is, nothing is raised: what cannot be right is counted and dropped."""
         self._arrivals.receive(datagram, source, now)
 
+    def receive_some(self, train: Sequence[tuple[bytes, Address]], at: int, now: float) -> int:
+        """Take the datagram ``at`` this place, and those behind it that go with it; how many they were.
+
+        The same as :meth:`receive` for each of them, with less work for the parts of a large message.
+        """
+        return self._arrivals.receive_some(train, at, now)
+
     # -- datagrams out -----------------------------------------------------------------------------------------------
 
     def datagrams(self, now: float) -> Iterator[tuple[Address, bytes]]:
@@ -313,14 +320,21 @@ class Node:
         while self._state.ready:
             peer_id = next(iter(self._state.ready))
             peer = self._state.ready[peer_id]
-            departures = self._departures
-            departures.rests = False
-            while not departures.rests and (datagram := departures.plain(peer, now)) is not None:
-                yield datagram
-            if not departures.rests:
-                yield from departures.datagrams(peer, now)
+            yield from self._datagrams_to(peer, now)
             self._state.ready.pop(peer_id, None)
             self._settle(peer, now)
+
+    def _datagrams_to(self, peer: Peer, now: float) -> Iterator[tuple[Address, bytes]]:
+        departures = self._departures
+        departures.resumes = True
+        while departures.resumes:
+            departures.rests = departures.resumes = False
+            while not departures.rests and (datagram := departures.plain(peer, now)) is not None:
+                yield datagram
+                if peer.outbound.cutting:
+                    yield from departures.fragments(peer, now)
+            if not departures.rests:
+                yield from departures.datagrams(peer, now)
 
     # -- time --------------------------------------------------------------------------------------------------------
 

@@ -36,22 +36,35 @@ class Tokens:
         if payload is not None:
             self.on_token(header, frame.s, frame.r, payload[0], payload[1:], source, now)
 
-    def take_quickly(self, peer: Peer, inbound: Inbound, s: int, r: int, kind: int, payload: Data, now: float) -> bool:
-        """Deliver a token with one whole message that has its slot, and room; False if there is more to be said."""
+    def take_quickly(self, peer: Peer, inbound: Inbound, s: int, r: int, kind: int, data: Data, now: float) -> bool:
+        """Deliver a token that has its slot, and room, if it is a whole message or a further part of one.
+
+        False if there is more to be said about it; then nothing has happened.
+        """
         state = self._state
         record = state.records.receive.get((peer.id, inbound.epoch))
-        if record is None or record.rck != r or kind != packing.WHOLE:
+        if record is None or record.rck != r:
             return False
-        size = len(payload) + 1
+        size = len(data) + 1
         if peer.full or size > state.options.receive_bytes - peer.buffered - peer.large:
             return False
-        if not record.slots.discard(s):
+        if kind == packing.WHOLE:
+            if not record.slots.discard(s):
+                return False
+            cost = size + MESSAGE_COST
+            peer.buffered += cost
+            state.counters.messages_delivered += 1
+            state.inbox.append(Arrived(peer, peer.id, [data], cost, 0))
+        elif kind == packing.FRAGMENT:
+            first = inbound.further_part(s, data)
+            if first is None or not record.slots.discard(s):
+                return False
+            message = inbound.add_part(s, first, data)
+            if message is not None:
+                self.put_large(peer, message)
+        else:
             return False
         inbound.doubtful = 0
-        cost = size + MESSAGE_COST
-        peer.buffered += cost
-        state.counters.messages_delivered += 1
-        state.inbox.append(Arrived(peer, peer.id, [payload], cost, 0))
         delay = peer.outbound.recovery.rtt.smoothed / 4
         most = state.options.max_ack_delay
         inbound.owe(s, r, delay if delay < most else most, now)
@@ -141,8 +154,12 @@ class Tokens:
         self._state.records.consume(peer.id, inbound.epoch, s)
         message = inbound.assemble(s, fragment)
         if message is not None:
-            self._put(peer, [message], MESSAGE_COST, len(message))
+            self.put_large(peer, message)
         return True
+
+    def put_large(self, peer: Peer, message: bytes) -> None:
+        """A message that came in parts is whole."""
+        self._put(peer, [message], MESSAGE_COST, len(message))
 
     def _put(self, peer: Peer, messages: list[Data], cost: int, large: int) -> None:
         peer.buffered += cost

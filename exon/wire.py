@@ -41,6 +41,7 @@ ACK = 0x04  # flag, only with SHORT: the datagram is a plain one, and has an ack
 TOKEN = 0x08  # the same: it has a token
 WIDE = 0x10  # flag of a plain datagram: its numbers are so large that they take eight bytes
 PLAIN = ACK | TOKEN
+FRAGMENT = 1  # the kind of a payload (see exon.packing) that readers of datagrams look for
 
 _PREFIX = struct.Struct(">2sBBHI")  # magic, version, flags, length of the body, CRC-32
 _PREFIX_BEFORE_CRC = struct.Struct(">2sBBH")
@@ -250,6 +251,60 @@ def open_plain(data: bytes) -> tuple[tuple[int, ...], int]:
     if flags & WIDE and not _are_numbers(numbers[4:]):
         raise Malformed("frame")
     return numbers, payload_at
+
+
+# A plain datagram with nothing but a fragment, and narrow numbers: up to the chunk.
+_FRAGMENT = struct.Struct(">10xQIIIIIBQQQ")
+_FRAGMENT_FLAGS = SHORT | TOKEN
+
+
+def is_fragment(data: bytes) -> bool:
+    """Whether ``data``, a datagram that is in order, has a part of a large message, and nothing else."""
+    return len(data) > _FRAGMENT.size and data[3] == _FRAGMENT_FLAGS and data[38] == FRAGMENT
+
+
+def proof_of(data: bytes) -> int:
+    """The proof in a plain datagram."""
+    return int.from_bytes(data[10:18], "big")
+
+
+def fragment_numbers(data: bytes) -> tuple[int, int, int, int, int]:
+    """``s`` and ``r`` of a datagram that :meth:`is_fragment`; ``first``, ``parts`` and ``total`` of its message."""
+    _, _, _, _, s, r, _, first, parts, total = _FRAGMENT.unpack_from(data)
+    return s, r, first, parts, total
+
+
+def fragments_after(
+    data: bytes, train: Sequence[tuple[bytes, object]], begin: int, source: object
+) -> tuple[list[bytes], int]:
+    """The chunks of the datagrams from ``begin`` on that are in order and follow one that :meth:`is_fragment`.
+
+    Each has the next number, and a later time, and differs in nothing else. Also the (low) time of the last of them.
+    """
+    start, seed = data[:6], _SEEDS[_FRAGMENT_FLAGS]
+    proof, echo, rest = data[10:18], data[22:30], data[34:63]
+    time, s = int.from_bytes(data[18:22], "big"), int.from_bytes(data[30:34], "big")
+    chunks = []
+    for at in range(begin, len(train)):
+        datagram, origin = train[at]
+        s += 1
+        if (
+            len(datagram) <= 63
+            or datagram[34:63] != rest
+            or int.from_bytes(datagram[30:34], "big") != s
+            or datagram[22:30] != echo
+            or datagram[10:18] != proof
+            or datagram[:6] != start
+            or origin != source
+            or crc32(memoryview(datagram)[10:], seed) != int.from_bytes(datagram[6:10], "big")
+        ):
+            break
+        later = int.from_bytes(datagram[18:22], "big")
+        if not 0 < (later - time) & LOW < LOW // 2:
+            break
+        time = later
+        chunks.append(datagram[63:])
+    return chunks, time
 
 
 def _plain_frames(numbers: tuple[int, ...], flags: int, payload: bytes) -> list[Frame]:
