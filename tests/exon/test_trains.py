@@ -6,14 +6,16 @@ import itertools
 from typing import Any
 
 import attrs
+import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from exon import packing
 from exon.addresses import Address
 from exon.intervals import IntervalSet
 from exon.options import Options
 from exon.protocol import Node
-from exon.wire import is_fragment
+from exon.wire import SHORT, TOKEN, fragments_after, is_fragment, seal_plain
 
 A, B = ("10.0.0.1", 1), ("10.0.0.2", 2)
 MESSAGE = bytes(range(256)) * 150
@@ -89,10 +91,10 @@ def test_it_makes_no_difference_who_came_with_whom(hurts: list[tuple[str, int, i
                 train[i], train[j] = train[j], train[i]
             case "lose" if len(train) > 1:
                 del train[i]
-            case "damage":
+            case "damage" if datagram:
                 at = y % len(datagram)
                 train[i] = datagram[:at] + bytes((datagram[at] ^ 0x10,)) + datagram[at + 1 :], source
-            case "cut":
+            case "cut" if datagram:
                 train[i] = datagram[: y % len(datagram)], source
             case "elsewhere":
                 train[i] = datagram, ("10.0.0.3", 3)
@@ -126,6 +128,16 @@ def test_what_the_network_has_no_room_for_leaves_later() -> None:
         if not pair.a.pending("b"):
             break
     assert got == [MESSAGE, MESSAGE[::-1]]
+
+
+def part(s: int, time: int) -> bytes:
+    return seal_plain(SHORT | TOKEN, 0, (7, time, 2, 3, s, 40, 1), packing.fragment_head(5, 9, 5000), b"x" * 600)
+
+
+@pytest.mark.parametrize(("time", "number"), [(11, 2), (2**31, 2), (10, 1), (9, 1), (2**31 + 20, 1)])
+def test_parts_go_together_only_if_each_is_later_than_the_one_before(time: int, number: int) -> None:
+    train = [(data, A) for data in (part(5, 9), part(6, 10), part(7, time))]
+    assert len(fragments_after(train[0][0], train, 1, A)[0]) == number
 
 
 @given(st.sets(st.integers(0, 40)), st.integers(0, 40), st.integers(0, 40))
