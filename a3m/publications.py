@@ -12,7 +12,7 @@ from bisect import bisect_right
 from collections.abc import Callable
 from itertools import accumulate, repeat
 from operator import add, countOf, itemgetter
-from typing import Any
+from typing import Any, NamedTuple
 
 import msgpack
 
@@ -24,20 +24,9 @@ TOPIC: Callable[[tuple[str, Any]], str] = itemgetter(0)
 BODY: Callable[[tuple[str, Any]], Any] = itemgetter(1)
 
 _MOST = 4096  # publications in a run
+_REMEMBERED = 16  # runs
 _HEAD = 16  # bytes that a run takes besides its topics and bodies
 _COST = 5  # bytes that a topic or a body takes besides its own, at the most
-
-
-def fold(run: list[Item]) -> list[Any]:
-    """A run of publications as it travels.
-
-    >>> fold([("a", b"x"), ("a", b"y")]), fold([("a", b"x"), ("b", [b"y", b"z"])])
-    ([None, ['a'], [b'x', b'y']], [None, ['a', 'b'], [b'x', [b'y', b'z']]])
-    """
-    topics = [*map(TOPIC, run)]
-    if countOf(topics, topics[0]) == len(topics):
-        del topics[1:]
-    return [None, topics, [*map(BODY, run)]]
 
 
 def unfold(first: Any, run: Any) -> tuple[list[Item], bool]:
@@ -67,52 +56,62 @@ def largest(run: list[Item], plain: bool) -> int:
     return max(map(len, bodies) if plain else map(size_of, bodies)) + 4 * max(map(len, map(TOPIC, run)))
 
 
+class _Run(NamedTuple):
+    items: list[Item]
+    encoded: bytes
+    most: int
+    cut: bool  # whether there was more than fitted
+
+
 class Runs:
-    """Takes runs from the queues of links, and encodes each once as long as link after link has the same to send."""
+    """Takes runs from the queues of links, and encodes those that links have in common once."""
 
     def __init__(self, pack: Callable[[Any], bytes]) -> None:
         """Encode with ``pack``."""
         self._pack = pack
-        self.forget()
+        self._known: dict[int, _Run] = {}  # by the identity of their first publications, which they keep alive
 
     def forget(self) -> None:
-        """The next links have something else to send: keep no messages."""
-        self._run: list[Item] = []
-        self._encoded = b""
-        self._most = 0
-        self._cut = False  # whether there was more than fitted
+        """Links have other things to send from now on: keep no messages."""
+        self._known.clear()
 
     def next(self, queue: list[Item], most: int) -> tuple[list[Item], bytes]:
         """The first publications of a queue, in ``most`` bytes if the first fits, and how they travel."""
-        known = len(self._run)
-        if known and most == self._most and (len(queue) == known or (self._cut and len(queue) > known)):
-            run = queue[:known]
-            if run == self._run:  # quick, because they are the same objects
-                return run, self._encoded
-        run = queue[: _length(queue, most)]
+        known = self._known.get(id(queue[0]))
+        if known is not None and known.most == most:
+            size = len(known.items)
+            if len(queue) == size or (known.cut and len(queue) > size):
+                items = queue[:size]
+                if items == known.items:  # quick, because they are the same objects
+                    return items, known.encoded
+        items, topics, bodies = _first(queue, most)
         # A packer keeps its buffer, so that of large messages is not for keeps.
-        pack = self._pack if len(run) > 1 or size_of(run[0]) < most else msgpack.packb
-        self._run, self._encoded, self._most = run, pack(fold(run)), most
-        self._cut = len(run) < len(queue)
-        return run, self._encoded
+        pack = self._pack if len(items) > 1 or size_of(items[0]) < most else msgpack.packb
+        encoded = pack([None, topics, bodies])
+        if len(self._known) >= _REMEMBERED:
+            self._known.clear()
+        self._known[id(items[0])] = _Run(items, encoded, most, len(items) < len(queue))
+        return items, encoded
 
 
-def _length(queue: list[Item], most: int) -> int:
-    """How many publications make up the next run."""
-    if len(queue) == 1:
-        return 1
-    # Twice as many as would fit if all were like the first and the last of them: usually enough to find the end.
-    typical = _COST + (size_of(queue[0][1]) + size_of(queue[-1][1])) // 2
-    some = queue[: min(_MOST, 2 * most // typical + 2)]
-    topics, bodies = [*map(TOPIC, some)], [*map(BODY, some)]
-    sizes = map(len, bodies) if countOf(map(type, bodies), bytes) == len(bodies) else map(size_of, bodies)
-    if countOf(topics, topics[0]) == len(topics):
-        most -= len(topics[0].encode())
-    else:
-        sizes = map(add, sizes, map(len, map(str.encode, topics)))
-    ends = [*accumulate(sizes)]
+def _first(queue: list[Item], most: int) -> tuple[list[Item], list[str], list[Any]]:
+    """The publications that make up the next run, and its columns."""
     each = 2 * _COST
     most -= _HEAD
-    if ends[-1] + each * len(ends) <= most:
-        return len(ends)
-    return max(1, bisect_right(range(len(ends)), most, key=lambda last: ends[last] + each * (last + 1)))
+    # As many as would fit if all were like the first and the last of them. What that leaves room for is not much.
+    typical = each + (size_of(queue[0][1]) + size_of(queue[-1][1])) // 2
+    items = queue[: max(1, min(_MOST, (most - len(queue[0][0])) // typical))]
+    topics, bodies = [*map(TOPIC, items)], [*map(BODY, items)]
+    size = len if countOf(map(type, bodies), bytes) == len(bodies) else size_of
+    same = countOf(topics, topics[0]) == len(topics)
+    if same:
+        del topics[1:]
+        most -= len(topics[0].encode())
+    if not same or sum(map(size, bodies)) + each * len(bodies) > most:
+        sizes = map(size, bodies) if same else map(add, map(size, bodies), map(len, map(str.encode, topics)))
+        ends = [*accumulate(sizes)]
+        length = max(1, bisect_right(range(len(ends)), most, key=lambda last: ends[last] + each * (last + 1)))
+        del items[length:], bodies[length:]
+        if not same:
+            del topics[length:]
+    return items, topics, bodies
