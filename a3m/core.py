@@ -397,7 +397,7 @@ class Core:
             if node in self._outbox or self.transport.closing or not self.transport.has_room(node, RUN_BYTES):
                 return False
             encoded: bytes | None = None
-            if type(outgoing.queue[0]) is tuple:
+            if isinstance(outgoing.queue[0], tuple):  # what is published
                 first = outgoing.sent - len(outgoing.queue)
                 run, encoded = self._publications.next(outgoing.queue, self._run_bytes)
             else:

@@ -59,7 +59,7 @@ def size_of(item: Item) -> int:
     """
     if type(item) is bytes:
         return len(item)
-    if type(item) is tuple:
+    if isinstance(item, tuple):
         return len(item[0].encode()) + _PART + size_of(item[1])
     if item[0] is None:
         return size_of(item[2]) + sum(len(hop.encode()) + _PART for hop in item[1])

@@ -29,11 +29,11 @@ _HEAD = 16  # bytes that a run takes besides its topics and bodies
 _COST = 5  # bytes that a topic or a body takes besides its own, at the most
 
 
-def unfold(first: Any, run: Any) -> tuple[list[Item], bool]:
+def unfold(first: Any, run: Any, make: Callable[[tuple[str, Any]], Item]) -> tuple[list[Item], bool]:
     """The publications of a run that came, and whether all bodies are plain; :class:`Malformed` if it is no such run.
 
-    >>> unfold(0, [None, ["a"], [b"x", b"y"]])
-    ([('a', b'x'), ('a', b'y')], True)
+    >>> unfold(0, [None, ["a"], [b"x", b"y"]], make=list)
+    ([['a', b'x'], ['a', b'y']], True)
     """
     if type(first) is not int or type(run) is not list or len(run) != 3 or run[0] is not None:
         raise Malformed
@@ -44,10 +44,10 @@ def unfold(first: Any, run: Any) -> tuple[list[Item], bool]:
     if not plain and not all(map(is_body, bodies)):
         raise Malformed
     if len(topics) == 1:
-        return [*zip(repeat(topics[0]), bodies)], plain
+        return [*map(make, zip(repeat(topics[0]), bodies))], plain
     if len(topics) != len(bodies):
         raise Malformed
-    return [*zip(topics, bodies, strict=True)], plain
+    return [*map(make, zip(topics, bodies, strict=True))], plain
 
 
 def largest(run: list[Item], plain: bool) -> int:

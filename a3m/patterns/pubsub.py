@@ -18,9 +18,8 @@ from __future__ import annotations
 
 from collections import OrderedDict, defaultdict
 from collections.abc import Callable, Iterable, Sequence
-from functools import partial
 from itertools import count
-from typing import Any, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple, Self
 
 import attrs
 from attrs import define
@@ -31,7 +30,7 @@ from a3m.ids import SocketId
 from a3m.lanes import LANE
 from a3m.link import Link
 from a3m.messages import FIRST_CONTROL, Malformed
-from a3m.payload import OVERHEAD, Payload, check_size, from_body, size_of
+from a3m.payload import OVERHEAD, Payload, check_size, size_of
 from a3m.publications import TOPIC, largest, unfold
 from a3m.signals import Held
 from a3m.socket import Socket
@@ -50,7 +49,22 @@ _KNOWN = 4096  # topics of which a publisher remembers who wants them
 _KNOWN_TOPIC = 256  # characters that one of them has at the most
 
 
-class Published(NamedTuple):
+class _Fields(NamedTuple):
+    topic: str
+    payload: Any
+
+
+class _Made(type):
+    """Makes :class:`Published` of a topic and a payload.
+
+    Its constructor could do that, too, but then every one that is made goes through it, which costs twice as much.
+    """
+
+    def __call__(cls, topic: str, payload: Any) -> Any:
+        return _published((topic, payload))
+
+
+class Published(tuple[str, Any], metaclass=_Made):
     """A message and its topic.
 
     >>> import a3m
@@ -64,13 +78,23 @@ class Published(NamedTuple):
     Published(topic='lisbon', payload=b'sunny')
     """
 
-    topic: str
-    payload: Any
+    __slots__ = ()
+    __match_args__ = ("topic", "payload")
+    topic: str = _Fields.topic
+    payload: Any = _Fields.payload
+
+    if TYPE_CHECKING:
+
+        def __new__(cls, topic: str, payload: Any) -> Self:
+            """Whatever they are."""
+
+    def __repr__(self) -> str:
+        """Both by name."""
+        return f"{type(self).__name__}(topic={self[0]!r}, payload={self[1]!r})"
 
 
-_published: Callable[[Item], Published] = partial(
-    tuple.__new__, Published
-)  # of what is a pair already, at half the cost
+# Of a pair, past _Made.
+_published: Callable[[tuple[str, Any]], Published] = type.__call__.__get__(Published)
 
 
 class Subscription(NamedTuple):
@@ -504,16 +528,17 @@ class XSubSocket(Socket):
 
     def present(self, link: Link, item: Item) -> Published:  # noqa: ARG002
         """The message with its topic."""
-        return Published(item[0], from_body(item[1]))
+        published: Published = item
+        return published if type(item[1]) is bytes else Published(item[0], tuple(item[1]))
 
     def present_many(self, links: list[Link], items: list[Item]) -> Iterable[Any]:
-        """Messages with their topics."""
+        """They were made for the application when they came."""
         plain = not any(link.incoming is None or link.incoming.mixed for link in links)
-        return map(_published, items) if plain else super().present_many(links, items)
+        return items if plain else super().present_many(links, items)
 
     def read_run(self, first: Any, run: Any) -> tuple[list[Item], bool]:
         """Only messages with a topic count."""
-        return unfold(first, run)
+        return unfold(first, run, _published)
 
     def largest(self, run: list[Item], plain: bool) -> int:
         """With its topic."""

@@ -29,7 +29,7 @@ def over_the_network(run: list[Any]) -> Any:
 
 @given(QUEUES)
 def test_what_is_folded_is_unfolded(run: list[Any]) -> None:
-    assert unfold(7, over_the_network(run)) == (run, all(type(body) is bytes for _, body in run))
+    assert unfold(7, over_the_network(run), tuple) == (run, all(type(body) is bytes for _, body in run))
 
 
 def test_a_topic_that_all_have_travels_once() -> None:
@@ -62,12 +62,12 @@ def test_a_topic_that_all_have_travels_once() -> None:
 )
 def test_what_is_no_run_of_publications_is_refused(run: Any) -> None:
     with pytest.raises(Malformed):
-        unfold(0, run)
+        unfold(0, run, tuple)
 
 
 def test_a_run_without_a_number_is_refused() -> None:
     with pytest.raises(Malformed):
-        unfold(None, [None, ["a"], [b"x"]])
+        unfold(None, [None, ["a"], [b"x"]], tuple)
 
 
 @given(QUEUES, st.integers(1, 600))
@@ -75,7 +75,7 @@ def test_a_run_is_as_long_as_fits(queue: list[Any], most: int) -> None:
     run, encoded = Runs(msgpack.packb).next(queue, most)
     assert 1 <= len(run) <= len(queue)
     assert run == queue[: len(run)]
-    assert unfold(0, msgpack.unpackb(encoded))[0] == run
+    assert unfold(0, msgpack.unpackb(encoded), tuple)[0] == run
     assert len(run) == 1 or len(encoded) <= most
 
 
@@ -97,7 +97,7 @@ def test_links_with_other_queues_get_their_own_runs(one: list[Any], two: list[An
             run, encoded = runs.next(queue, most)
             assert run
             assert run == queue[: len(run)]
-            assert unfold(0, msgpack.unpackb(encoded))[0] == run
+            assert unfold(0, msgpack.unpackb(encoded), tuple)[0] == run
             assert len(run) == 1 or len(encoded) <= most
 
 
@@ -142,7 +142,7 @@ def test_only_some_runs_are_remembered() -> None:
 
 @given(QUEUES)
 def test_a_capacity_does_not_grow_beyond_what_the_largest_allows(run: list[Any]) -> None:
-    _, plain = unfold(0, over_the_network(run))
+    _, plain = unfold(0, over_the_network(run), tuple)
     assert largest(run, plain) >= max(size_of(body) + len(topic.encode()) for topic, body in run)
 
 

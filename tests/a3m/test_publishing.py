@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from copy import copy
+from pickle import dumps, loads
 from threading import Barrier
 
 import pytest
@@ -351,3 +353,23 @@ def test_a_copy_of_a_publication_has_the_topic_in_front(nodes: Nodes) -> None:
     assert take(ear, 301) == [*[("zoë".encode(), b"x")] * 300, ("zoë".encode(), b"x", b"y")]
     xpub.close(timeout=0)
     assert result(ending).forwarded == 301
+
+
+def test_a_publication_is_a_pair_with_names() -> None:
+    published = a3m.Published("topic", b"payload")
+    assert published == a3m.Published(payload=b"payload", topic="topic")
+    assert tuple(published) == ("topic", b"payload")
+    assert hash(published) == hash(("topic", b"payload"))
+    assert (published.topic, published.payload) == ("topic", b"payload")
+    assert repr(published) == "Published(topic='topic', payload=b'payload')"
+    for copied in (copy(published), loads(dumps(published))):
+        assert (type(copied), copied) == (a3m.Published, published)
+    with pytest.raises(TypeError):
+        a3m.Published("topic")  # type: ignore[call-arg]
+    with pytest.raises(AttributeError):
+        published.topic = "another"
+    match published:
+        case a3m.Published(topic, payload=b"payload"):
+            assert topic == "topic"
+        case _:
+            pytest.fail("it has no names in patterns")
