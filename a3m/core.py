@@ -31,6 +31,7 @@ from a3m.link_machine import State
 from a3m.messages import DATA, ERROR, FLOW, LOW, SHORT_FIELDS, Malformed, Message, Reply
 from a3m.outbox import Outbox
 from a3m.payload import OVERHEAD
+from a3m.publications import Runs
 from a3m.runs import RUN_BYTES, run_length
 from a3m.stats import NodeStats
 from exon.addresses import Address
@@ -82,6 +83,7 @@ class Core:
         self.conversations: dict[int, tuple[LinkEnd, Link]] = {}  # links by our name for them, while they exist
         self.lanes: dict[Lanes, None] = {}  # sockets that may hold messages which were accepted without the lock
         self._pack: Callable[[Any], bytes] = msgpack.Packer().pack
+        self._publications = Runs(self._pack)
         self.unsent = 0  # about how many bytes were accepted since the transport was last given what there was
         self.sockets: dict[str, SocketCore] = {}
         self._made: WeakSet[SocketCore] = WeakSet()  # also those that are closed, and may still have messages
@@ -364,6 +366,7 @@ class Core:
             for link, owner in list(self._dirty.items()):
                 if self._send_runs(owner, link, now):
                     del self._dirty[link]
+            self._publications.forget()
         self.unsent = 0
         if lanes:
             for socket in list(lanes):
@@ -397,14 +400,22 @@ class Core:
             node = link.peer.node
             if node in self._outbox or self.transport.closing or not self.transport.has_room(node, RUN_BYTES):
                 return False
-            first, run = outgoing.next_run(run_length(outgoing, self._run_bytes))
+            encoded: bytes | None = None
+            if isinstance(outgoing.queue[0], tuple):  # what is published
+                first = outgoing.sent - len(outgoing.queue)
+                run, encoded = self._publications.next(outgoing.queue, self._run_bytes)
+            else:
+                first, run = outgoing.next_run(run_length(outgoing, self._run_bytes))
             body: tuple[Any, ...]
             if link.confirmed:
                 body = (DATA, link.mine & LOW, link.theirs, first, run)
             else:
                 body = (DATA, link.peer.tag, socket.id.tag, link.mine, link.theirs, first, run)
-            # A packer keeps its buffer, so that of large messages is not for keeps.
-            data = self._pack(body) if len(run) > 1 or len(run[0]) < RUN_BYTES else msgpack.packb(body)
+            if encoded is not None:
+                data = messages.with_last(self._pack((*body[:-1], None)), encoded)
+            else:
+                # A packer keeps its buffer, so that of large messages is not for keeps.
+                data = self._pack(body) if len(run) > 1 or len(run[0]) < RUN_BYTES else msgpack.packb(body)
             try:
                 taken = self.transport.send(node, data, now)
             except MessageTooLarge:  # a route that grew on its way through proxies; nothing else is not checked before

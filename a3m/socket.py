@@ -85,7 +85,7 @@ class Socket(Lanes):
             self.core.work()
             signals.done = True  # a message is on its way to the application
 
-    def _was_too_late(self, message: bytes) -> bool:
+    def _was_too_late(self, message: Any) -> bool:
         """Somebody else was quicker to close the lane, or to fill it; whether the message has to be sent again."""
         with Held(self.core.lock) as signals:
             withdrawn = self.withdraw(message)
