@@ -46,6 +46,7 @@ if TYPE_CHECKING:
 
 _EVENTS = 1024
 _ROUND = 5.0  # seconds between two rounds of looking for links that are silent
+_NOBODY = None, None
 _RARELY = 64  # rounds between two questions on a link that has been silent for long
 
 
@@ -79,6 +80,7 @@ class Core:
         self.lock = Lock()
         # Tells the driver that something wants to leave; whether anything may have come in meanwhile.
         self.work: Callable[[], bool] = lambda: False
+        self.work_apart: Callable[[], bool] = lambda: self.work()  # noqa: PLW0108  # and may release the lock
         self.driver: Driver | None = None  # lets threads that wait drive the node
         self.conversations: dict[int, tuple[LinkEnd, Link]] = {}  # links by our name for them, while they exist
         self.lanes: dict[Lanes, None] = {}  # sockets that may hold messages which were accepted without the lock
@@ -98,9 +100,10 @@ class Core:
         self._lookups: deque[exon.events.LookupWanted] = deque()
         # The transport may deliver to this life what was sent to the one before: they must have no number in common.
         self._incarnations = count(1 + transport.epoch % 2**62)
-        self._outbox: dict[str, Outbox] = {}
-        self._speakers: dict[Link, LinkEnd] = {}  # have more to say as soon as the outbox is empty
-        self._dirty: dict[Link, SocketCore] = {}
+        # What sockets have to say that the transport has not been given.
+        self.outbox: dict[str, Outbox] = {}
+        self.speakers: dict[Link, LinkEnd] = {}  # have more to say as soon as the outbox is empty
+        self.dirty: dict[Link, SocketCore] = {}
         self._retries: list[tuple[float, int, LinkEnd, Link]] = []
         self._retry_order = count()
         self._round_at: float | None = None
@@ -146,7 +149,7 @@ class Core:
         data = messages.encode(Message(type_, peer.tag, sender.tag, mine, yours, body))
         if self._round_at is None:
             self._round_at = self.time() + _ROUND
-        self._outbox.setdefault(peer.node, Outbox()).add(type_, mine, data)
+        self.outbox.setdefault(peer.node, Outbox()).add(type_, mine, data)
 
     def answer(
         self, sender: SocketId, peer: SocketId, type_: int, mine: int, yours: int, body: tuple[Any, ...]
@@ -162,29 +165,29 @@ class Core:
 
     def full(self, node: str) -> bool:
         """Whether a node makes us say more than it takes."""
-        return node in self._outbox and self._outbox[node].full
+        return node in self.outbox and self.outbox[node].full
 
     def retract_link(self, link: Link) -> None:
         """Nobody wants a link any more: LINK need not leave if it has not yet."""
-        if link.peer.node in self._outbox:
-            self._outbox[link.peer.node].retract_link(link.mine)
+        if link.peer.node in self.outbox:
+            self.outbox[link.peer.node].retract_link(link.mine)
 
     def control_waits(self, socket: LinkEnd, link: Link) -> None:
         """A link has something to say that is not data; it is asked for it when there is room."""
-        self._speakers[link] = socket
+        self.speakers[link] = socket
 
     def link_gone(self, link: Link) -> None:
         """A link has nothing more to say."""
-        self._speakers.pop(link, None)
+        self.speakers.pop(link, None)
 
     @property
     def backlog(self) -> int:
         """How many messages that are not data wait for the transport to take them."""
-        return sum(map(len, self._outbox.values())) + sum(link.unsaid for link in self._speakers)
+        return sum(map(len, self.outbox.values())) + sum(link.unsaid for link in self.speakers)
 
     def data_waits(self, socket: SocketCore, link: Link, size: int) -> None:
         """A link has messages to send, of about so many bytes."""
-        self._dirty[link] = socket
+        self.dirty[link] = socket
         self.unsent += size
 
     def schedule(self, socket: LinkEnd, link: Link) -> None:
@@ -213,22 +216,18 @@ class Core:
     @property
     def wants_to_send(self) -> bool:
         """Whether :meth:`datagrams` may have something."""
-        return bool(self._outbox or self._speakers or self._dirty or self.transport.wants_to_send)
-
-    @property
-    def has_news(self) -> bool:
-        """Whether sockets have something to say that the transport has not been given."""
-        return bool(self._outbox or self._dirty or self._speakers)
+        return bool(self.outbox or self.speakers or self.dirty or self.transport.wants_to_send)
 
     @property
     def busy(self) -> bool:
         """Whether something is on the way already to everybody there is more for, and will be answered soon."""
         flowing = self.transport.flowing
-        for links in (self._dirty, self._speakers):
-            for link in links:
-                if not flowing(link.peer.node):
-                    return False
-        return all(map(flowing, self._outbox))
+        for link in self.dirty:
+            if not flowing(link.peer.node):
+                return False
+        if not (self.speakers or self.outbox):
+            return True
+        return all(flowing(link.peer.node) for link in self.speakers) and all(map(flowing, self.outbox))
 
     # -- the verbs ---------------------------------------------------------------------------------------------------
 
@@ -260,7 +259,7 @@ class Core:
         while self.transport.deliverable:  # sockets of this node talk to each other
             self._take_in()
             self._hand_over(now)
-        yield from self.transport.datagrams(now)
+        return self.transport.datagrams(now)
 
     def deadline(self) -> float | None:
         """When :meth:`expire` must be called at the latest."""
@@ -305,17 +304,17 @@ class Core:
     def unsettled(self) -> bool:
         """Whether messages of the application are neither acknowledged nor given up."""
         with self.lock:
-            return self.accounts.unsettled or bool(self._dirty)
+            return self.accounts.unsettled or bool(self.dirty)
 
     def abandon(self) -> None:
         """Everything here belongs to another process."""
         self.closing = True
-        self.work = lambda: False
+        self.work = self.work_apart = lambda: False
         self.when_closed = None
         self.transport.abandon()
         for socket in list(self._made):
             socket.abandon()
-        for waiting in (self._events, self.watchers, self._lookups, self._outbox, self._speakers, self._dirty):
+        for waiting in (self._events, self.watchers, self._lookups, self.outbox, self.speakers, self.dirty):
             waiting.clear()
         for known in (self.sockets, self.conversations, self.lanes):
             known.clear()
@@ -356,56 +355,56 @@ class Core:
         if lanes:
             for socket in lanes:
                 socket.settle()
-        if self._outbox:
-            for peer in list(self._outbox):
+        if self.outbox:
+            for peer in list(self.outbox):
                 self._empty_outbox(peer, now)
-        if self._speakers:
-            for link in list(self._speakers):
+        if self.speakers:
+            for link in list(self.speakers):
                 self._let_speak(link, now)
-        if self._dirty:
-            for link, owner in list(self._dirty.items()):
+        if self.dirty:
+            for link, owner in list(self.dirty.items()):
                 if self._send_runs(owner, link, now):
-                    del self._dirty[link]
+                    del self.dirty[link]
             self._publications.forget()
         self.unsent = 0
         if lanes:
             for socket in list(lanes):
                 if not socket.open_lane():
                     del lanes[socket]
-        if self._finishing and not self.transport.closing and not (self._outbox or self._speakers or self._dirty):
+        if self._finishing and not self.transport.closing and not (self.outbox or self.speakers or self.dirty):
             self.transport.close()
 
     def _empty_outbox(self, peer: str, now: float) -> None:
-        box = self._outbox[peer]
+        box = self.outbox[peer]
         while box and (self.transport.closing or self.transport.send(peer, box.first, now)):
             box.remove_first()
         if not box:
-            del self._outbox[peer]
+            del self.outbox[peer]
 
     def _let_speak(self, link: Link, now: float) -> None:
         """Ask a link for what it has to say besides data, again and again while that is taken at once."""
         node = link.peer.node
         said = True
-        while said and node not in self._outbox and link in self._speakers:
-            self._speakers.pop(link).say_waiting(link)
-            said = node in self._outbox
+        while said and node not in self.outbox and link in self.speakers:
+            self.speakers.pop(link).say_waiting(link)
+            said = node in self.outbox
             if said:
                 self._empty_outbox(node, now)
 
     def _send_runs(self, socket: SocketCore, link: Link, now: float) -> bool:
         """Send what a link has, in runs; False when the transport is full."""
-        outgoing = link.outgoing
+        outgoing, transport, node = link.outgoing, self.transport, link.peer.node
         assert outgoing is not None
         while outgoing.queue:
-            node = link.peer.node
-            if node in self._outbox or self.transport.closing or not self.transport.has_room(node, RUN_BYTES):
+            if node in self.outbox or transport.closing or not transport.has_room(node, RUN_BYTES):
                 return False
             encoded: bytes | None = None
+            waiting = len(outgoing.queue)
             if isinstance(outgoing.queue[0], tuple):  # what is published
-                first = outgoing.sent - len(outgoing.queue)
+                first = outgoing.sent - waiting
                 run, encoded = self._publications.next(outgoing.queue, self._run_bytes)
             else:
-                first, run = outgoing.next_run(run_length(outgoing, self._run_bytes))
+                first, run = outgoing.next_run(1 if waiting == 1 else run_length(outgoing, self._run_bytes))
             body: tuple[Any, ...]
             if link.confirmed:
                 body = (DATA, link.mine & LOW, link.theirs, first, run)
@@ -417,7 +416,7 @@ class Core:
                 # A packer keeps its buffer, so that of large messages is not for keeps.
                 data = self._pack(body) if len(run) > 1 or len(run[0]) < RUN_BYTES else msgpack.packb(body)
             try:
-                taken = self.transport.send(node, data, now)
+                taken = transport.send(node, data, now)
             except MessageTooLarge:  # a route that grew on its way through proxies; nothing else is not checked before
                 self.dropped["message too large"] += 1
                 socket.settle()
@@ -427,7 +426,10 @@ class Core:
                 return True
             if not taken:
                 return False
-            del outgoing.queue[: len(run)]
+            if len(run) < waiting:
+                del outgoing.queue[: len(run)]
+            else:
+                outgoing.queue.clear()
         outgoing.mixed = False
         return True
 
@@ -444,7 +446,7 @@ class Core:
                 if not link.mine:
                     continue
                 self._round_at = now + _ROUND
-                if link.peer.node not in self._outbox and not self.transport.pending(link.peer.node):
+                if link.peer.node not in self.outbox and not self.transport.pending(link.peer.node):
                     link.silent += 1
                     if not link.silent & (link.silent - 1) or not link.silent % _RARELY:
                         self.post(socket.id, link.peer, FLOW, link.mine, 0, ())
@@ -467,7 +469,7 @@ class Core:
             fields = messages.unpack(data)
             number = len(fields)
             if number == SHORT_FIELDS and fields[0] == DATA:
-                self._on_short_data(peer, *fields)
+                self._on_short_data(peer, fields)
                 return
             if number == 7 and self._is_traffic(peer, fields):
                 return
@@ -487,11 +489,12 @@ class Core:
             self.dropped["internal error"] += 1
             log.exception("message-error", node=self.id, peer=peer)
 
-    def _on_short_data(self, peer: str, type_: int, theirs: Any, mine: Any, first: Any, run: Any) -> None:
+    def _on_short_data(self, peer: str, fields: list[Any]) -> None:
         """Take data of a link that both ends know to be established."""
+        _, theirs, mine, first, run = fields
         if type(mine) is not int:
             raise Malformed
-        socket, link = self.conversations.get(mine, (None, None))
+        socket, link = self.conversations.get(mine, _NOBODY)
         if socket is None or link is None or link.peer.node != peer or link.theirs & LOW != theirs:
             self.dropped["no such link"] += 1  # it has ended, and its peer is told, or was
         elif link.state is State.ESTABLISHED:
@@ -499,7 +502,7 @@ class Core:
             link.confirmed = True
             socket.on_run(link, first, run)
         else:
-            message = Message(type_, socket.id.tag, link.peer.tag, link.theirs, mine, (first, run))
+            message = Message(DATA, socket.id.tag, link.peer.tag, link.theirs, mine, (first, run))
             socket.on_arrival(link.peer, message)
 
     def _is_traffic(self, peer: str, fields: list[Any]) -> bool:

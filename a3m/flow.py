@@ -12,7 +12,7 @@ from __future__ import annotations
 from collections import deque
 from typing import Any
 
-from attrs import Factory, define
+from attrs import Factory, define, field
 
 _GROWN_BYTES = 8 << 20  # that a link may hold, if nobody has said how many messages
 _COST = 64  # bytes that a message takes besides its own
@@ -77,12 +77,17 @@ class Incoming:
     mixed: bool = False  # whether anything ever came that was not plain bytes
     owed: int = 0  # taken by the application, not yet given back
     done: int = 0  # taken by the application in all
+    batch_size: int = field(init=False, default=0)  # how many credits are given back at a time
     _next: int = 0
     _early: dict[int, list[Item]] = Factory(dict)  # runs that overtook others
 
     def __attrs_post_init__(self) -> None:
         """The metadata gave as many credits as there is capacity."""
         self.granted = self.capacity
+        self._set_batch_size()
+
+    def _set_batch_size(self) -> None:
+        self.batch_size = max(1, int(self.capacity * self.batch))
 
     def accept(self, first: int, items: list[Item]) -> bool:
         """Take in a run of messages; False if the peer had no right to send it."""
@@ -117,11 +122,6 @@ class Incoming:
         return self.goal is not None and self.received >= self.goal
 
     @property
-    def batch_size(self) -> int:
-        """How many credits are given back at a time."""
-        return max(1, int(self.capacity * self.batch))
-
-    @property
     def until_batch(self) -> int:
         """How many messages have to be taken until credits are given back."""
         return max(1, self.batch_size - self.owed)
@@ -130,7 +130,7 @@ class Incoming:
         """The application took messages; the credits to give back now, often none."""
         self.owed += count
         self.done += count
-        return self._give(0)
+        return self._give(0) if self.owed >= self.batch_size else 0
 
     def grow(self) -> int:
         """Have twice the capacity, if it may be and messages are small; the credits to give, often none.
@@ -146,6 +146,7 @@ class Incoming:
         """Have another capacity; the credits to give, or to take away."""
         change = capacity - self.capacity
         self.capacity = capacity
+        self._set_batch_size()
         # With a smaller capacity what is owed may be a batch, and all there is: nothing else would ever return it.
         return self._give(change)
 

@@ -81,7 +81,7 @@ class Lanes(SocketCore):
     def open_lane(self) -> bool:
         """Let messages into the lane while something is on the way and there is room; whether it is of use now."""
         room, full = 0, LANE // self._typical
-        if not self._lane and not self._closing:
+        if not self._lane and not self.closed:
             flowing = self.core.transport.flowing
             for link in self._sendable:
                 if link.outgoing is not None and link.can_send:
@@ -194,7 +194,7 @@ class Lanes(SocketCore):
         """The next message as ``(link, item)``, each link in turn."""
         if self._borrowed:
             self.unborrow()
-        return super().take()
+        return SocketCore.take(self)
 
     def _borrow(self) -> bool:
         self.repay()

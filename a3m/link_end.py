@@ -55,9 +55,9 @@ class LinkEnd:
         self._sendable: OrderedDict[Link, None] = OrderedDict()  # links with credit, in the order of their turns
         self._readable: deque[Link] = deque()  # links with messages, in the order of their turns
         self._unread: set[Link] = set()  # links that are gone, with messages that are still here
-        self._queue = WaitQueue()
+        self.wait_queue = WaitQueue()  # who waits
         self._refused: dict[SocketId, Reply] = {}
-        self._closing = False
+        self.closed = False  # or closing
         self._closed = False
         self._abandoned = False  # it belongs to another process
         self._had_links = False
@@ -107,7 +107,9 @@ class LinkEnd:
 
     def wake(self, events: int, count: int = 1) -> None:
         """Wake whoever waits for these events, ``count`` of those who want to be woken alone."""
-        self._queue.wake(events, count)
+        queue = self.wait_queue
+        if queue.shared or queue.exclusive:
+            queue.wake(events, count)
 
     @property
     def established(self) -> Iterator[Link]:
@@ -115,13 +117,13 @@ class LinkEnd:
         return (link for link in self._links.values() if link.established)
 
     def _check_closed(self) -> None:
-        if self._closing and not self._closed and not self.manager.links:
+        if self.closed and not self._closed and not self.manager.links:
             self._closed = True
             held = self.discard_held()
             self.core.accounts.given_up += held
             self._gave_up |= held > 0
             self.core.remove(self)
-            self._queue.wake_all(EVENTS | POLLLINK)
+            self.wait_queue.wake_all(EVENTS | POLLLINK)
 
     # ==== what the node brings ======================================================================================
 
@@ -171,17 +173,19 @@ class LinkEnd:
         self._accept(link, first, *self.read_run(first, run))
 
     def _accept(self, link: Link, first: int, run: list[Item], plain: bool) -> None:
-        assert link.incoming is not None
-        link.incoming.mixed |= not plain
-        queue = link.incoming.queue
+        incoming = link.incoming
+        assert incoming is not None
+        if not plain:
+            incoming.mixed = True
+        queue = incoming.queue
         before = len(queue)
-        if not link.incoming.accept(first, run):
+        if not incoming.accept(first, run):
             self.core.dropped["message without credit"] += 1
             self.settle()
             self.manager.unlink(link.peer, force=True)
             return
-        if run and link.incoming.most > link.incoming.capacity:
-            link.incoming.largest = max(link.incoming.largest, self.largest(run, plain))
+        if run and incoming.most > incoming.capacity:
+            incoming.largest = max(incoming.largest, self.largest(run, plain))
         fresh = len(queue) - before
         if fresh:
             self.on_message(link, run if fresh == len(run) else [*queue][-fresh:])
@@ -241,7 +245,7 @@ class LinkEnd:
 
     def links_changed(self) -> None:
         """A link takes no more messages: whoever waits to send over it has to look again."""
-        self._queue.wake_all(POLLOUT | POLLLINK)
+        self.wait_queue.wake_all(POLLOUT | POLLLINK)
 
     def give_credits(self, link: Link, credits: int) -> None:
         """Let the peer send more, or with a negative number less."""
@@ -300,7 +304,7 @@ class LinkEnd:
 
     def judge(self, peer: SocketId, metadata: Metadata, wanted: bool) -> Reply:
         """Whether to link; the worst reason counts, or a peer that can never link would ask for ever."""
-        if self._closing:
+        if self.closed:
             return Reply.CLOSED
         if metadata.protocol not in self.compatible:
             return Reply.INCOMPATIBLE
@@ -340,7 +344,7 @@ class LinkEnd:
         self._had_links = True
         self._ask_pattern(self.on_link, link)
         self.core.tell("linked", link.peer.node, link.peer, f"by {self.id}")
-        self._queue.wake(POLLLINK)
+        self.wait_queue.wake(POLLLINK)
         self.credit_came(link)
 
     def link_down(self, link: Link, reason: str) -> None:
@@ -376,7 +380,7 @@ class LinkEnd:
         self.core.accounts.charge(link)
         self._unknown += link.unknown
         if link.unsent or link.unknown:
-            self._gave_up |= self._closing
+            self._gave_up |= self.closed
         if incoming.early:
             self.core.dropped["message after a gap"] += incoming.early  # its sender counts it as unknown
         if link.unsent:
@@ -393,7 +397,7 @@ class LinkEnd:
 
     def _gone(self) -> None:
         # Those who wait only while there is a link, and those who wait for the end, all want to look again.
-        self._queue.wake_all(POLLLINK | POLLERR | (0 if self.manager.links else POLLIN | POLLOUT))
+        self.wait_queue.wake_all(POLLLINK | POLLERR | (0 if self.manager.links else POLLIN | POLLOUT))
         self._check_closed()
 
 

@@ -181,6 +181,7 @@ class Node:
         # The engine guards the core with a lock of its own; sockets use the same.
         self._core.lock = self._engine.lock
         self._core.work = self._work
+        self._core.work_apart = self._work_apart
         self._core.driver = self._engine
         self._engine.on_fork = self._forked
 
@@ -191,19 +192,22 @@ class Node:
         if self._report is None:
             self._report = CloseReport(False, 0, 0, {})
 
-    def _work(self) -> bool:
+    def _work_apart(self) -> bool:
+        return self._work(apart=True)
+
+    def _work(self, apart: bool = False) -> bool:
         """Something wants to leave: do it here if nothing is on the way yet, or there is enough of it.
 
         The rest leaves as soon as somebody hears of the arrival of what is on the way. The answer is whether anything
         may have come in meanwhile.
         """
         core = self._core
-        if not core.has_news:
+        if not (core.dirty or core.speakers or core.outbox):
             return False
         busy = core.busy
         if busy and core.unsent < BATCH:
             return False
-        self._engine.run_now(read=busy)
+        self._engine.run_now(read=busy, apart=apart)
         return True
 
     def _ignore(self, _: TransportEvent) -> None:

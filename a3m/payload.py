@@ -30,6 +30,8 @@ def to_item(payload: Payload, limit: int) -> Item:
     """A payload as it travels."""
     item: Item
     if type(payload) is bytes:
+        if len(payload) <= limit - OVERHEAD:
+            return payload
         item = payload
     elif isinstance(payload, (bytes, bytearray, memoryview)):
         item = bytes(payload)
@@ -62,7 +64,7 @@ def size_of(item: Item) -> int:
     if isinstance(item, tuple):
         return len(item[0].encode()) + _PART + size_of(item[1])
     if item[0] is None:
-        return size_of(item[2]) + sum(len(hop.encode()) + _PART for hop in item[1])
+        return size_of(item[2]) + len("".join(item[1]).encode()) + _PART * len(item[1])
     return sum(map(len, item)) + _PART * len(item)
 
 
@@ -118,6 +120,12 @@ def check_run(first: Any, run: Any) -> bool:
     """
     if type(first) is not int or type(run) is not list:
         raise Malformed
+    if len(run) == 1:
+        if type(run[0]) is bytes:
+            return True
+        if is_item(run[0]):
+            return False
+        raise Malformed
     if countOf(map(type, run), bytes) == len(run):
         return True
     if not all(map(is_item, run)):
@@ -132,12 +140,14 @@ def is_item(item: Any) -> bool:
     if type(item) is not list or not item:
         return False
     if item[0] is None:
+        if len(item) != 3:
+            return False
+        _, route, body = item
         return (
-            len(item) == 3
-            and type(item[1]) is list
-            and 0 < len(item[1]) <= MOST_HOPS
-            and all(type(hop) is str for hop in item[1])
-            and is_body(item[2])
+            type(route) is list
+            and 0 < len(route) <= MOST_HOPS
+            and countOf(map(type, route), str) == len(route)
+            and (type(body) is bytes or is_body(body))
         )
     return is_body(item)
 

@@ -33,6 +33,11 @@ def _find_main() -> None:
 os.register_at_fork(after_in_child=_find_main)
 
 
+def in_main_thread() -> bool:
+    """Whether SIGINT comes in this thread."""
+    return get_ident() == _main
+
+
 class Uninterrupted:
     """A block of the main thread in which SIGINT waits; in other threads it never comes.
 
@@ -57,11 +62,14 @@ class Uninterrupted:
     def __enter__(self) -> Self:
         """Put it off, if there is a handler in Python."""
         if get_ident() == _main:
-            handler = _signal.getsignal(_SIGINT)
-            if callable(handler):
-                self._handler = handler
-                _signal.signal(_SIGINT, self._note)
+            self._put_off()
         return self
+
+    def _put_off(self) -> None:
+        handler = _signal.getsignal(_SIGINT)
+        if callable(handler):
+            self._handler = handler
+            _signal.signal(_SIGINT, self._note)
 
     def _note(self, _: int, frame: FrameType | None) -> None:
         self.came, self._frame = True, frame
@@ -74,14 +82,20 @@ class Uninterrupted:
         """Let it take effect now, or very soon if something is to be returned first."""
         if self._handler is not None:
             _signal.signal(_SIGINT, self._handler)
-            if self.came and self.done:
-                interrupt_soon()
-            elif self.came:
-                self._handler(_SIGINT, self._frame)
+            if self.came:
+                self._catch_up()
+
+    def _catch_up(self) -> None:
+        if self.done:
+            interrupt_soon()
+        else:
+            self._handler(_SIGINT, self._frame)
 
 
 class Held(Uninterrupted):
     """A lock of the library, held by a thread of the application, while SIGINT waits.
+
+    Nearly every call of the library is one, so these methods do themselves what they could leave to others.
 
     >>> lock = Lock()
     >>> with Held(lock):
@@ -95,12 +109,14 @@ class Held(Uninterrupted):
 
     def __init__(self, lock: Lock) -> None:
         """To hold ``lock``."""
-        super().__init__()
+        self.came = self.done = False
+        self.wake = self._handler = None
         self._lock = lock
 
     def __enter__(self) -> Self:
         """Put it off, and wait for the lock."""
-        super().__enter__()
+        if get_ident() == _main:
+            self._put_off()
         self._lock.acquire()
         return self
 
@@ -109,7 +125,10 @@ class Held(Uninterrupted):
     ) -> None:
         """Release the lock, and let the signal take effect."""
         self._lock.release()
-        super().__exit__(kind, error, trace)
+        if self._handler is not None:
+            _signal.signal(_SIGINT, self._handler)
+            if self.came:
+                self._catch_up()
 
 
 def interrupt_soon() -> None:

@@ -265,15 +265,15 @@ class SocketCore(LinkEnd):
 
     def begin_close(self) -> None:
         """Accept nothing new, and unlink."""
-        if self._closing:
+        if self.closed:
             return
         self.settle()
-        self._closing = True
+        self.closed = True
         for peer, link in list(self.manager.links.items()):
             # A link that neither side can have used yet is not worth waiting for; its peer may never answer.
             self.manager.unlink(peer, force=link.state in _UNUSED)
         self._check_closed()
-        self._queue.wake_all(EVENTS | POLLLINK)
+        self.wait_queue.wake_all(EVENTS | POLLLINK)
         self.core.work()
 
     def force_close(self) -> None:
@@ -286,25 +286,20 @@ class SocketCore(LinkEnd):
 
     def abandon(self) -> None:
         """Be closed, and have nothing, without a word to anybody: what is here belongs to another process."""
-        self._closing = self._closed = self._abandoned = True
+        self.closed = self._closed = self._abandoned = True
         for link in {*self.manager.links.values(), *self._links.values(), *self._readable, *self._unread}:
             link.abandon()
         for links in (self.manager.links, self._links, self._sendable, self._readable, self._unread):
             links.clear()
-        self._queue = WaitQueue()  # nobody who waits is here
+        self.wait_queue = WaitQueue()  # nobody who waits is here
 
     def try_closed(self) -> Any:
         """None when closed."""
         return None if self._closed else WOULD_BLOCK
 
-    @property
-    def closed(self) -> bool:
-        """Whether the socket is closed, or closing."""
-        return self._closing
-
     def check_open(self) -> None:
         """Raise if closed."""
-        if self._closing:
+        if self.closed:
             raise Closed(f"socket {self.id} is closed")
 
     # ==== polling ===================================================================================================
@@ -313,13 +308,13 @@ class SocketCore(LinkEnd):
         """What holds now; ``entry`` is told what happens from now on."""
         with Held(self.core.lock):
             if entry is not None and not self._closed:
-                self._queue.add(entry)
+                self.wait_queue.add(entry)
             return self.current_events()
 
     def unpoll(self, entry: WaitEntry) -> None:
         """Tell ``entry`` nothing more."""
         with Held(self.core.lock):
-            self._queue.remove(entry)
+            self.wait_queue.remove(entry)
 
     def current_events(self) -> int:
         """What holds now. With the lock held."""
@@ -328,7 +323,7 @@ class SocketCore(LinkEnd):
         events = 0
         if self.receives and self.can_receive_now():
             events |= POLLIN
-        if self._closing:
+        if self.closed:
             return events | POLLHUP
         if self.sends and self.can_send_now():
             events |= POLLOUT
@@ -346,14 +341,9 @@ class SocketCore(LinkEnd):
         """
         return not (events & POLLLINK or (events & POLLOUT and not self.alike))
 
-    @property
-    def wait_queue(self) -> WaitQueue:
-        """Who waits. With the lock held."""
-        return self._queue
-
     def pass_on(self, events: int) -> None:
         """Somebody was woken for these events and left without using them: wake the next. With the lock held."""
-        self._queue.pass_on(events & (self.current_events() | POLLLINK))
+        self.wait_queue.pass_on(events & (self.current_events() | POLLLINK))
 
     # ==== looking in ================================================================================================
 
@@ -365,6 +355,6 @@ class SocketCore(LinkEnd):
             unknown=self._unknown,
             links=sum(link.established for link in self._links.values()),
             queued=sum(len(link.incoming.queue) for link in self._links.values() if link.incoming is not None),
-            waiting=len(self._queue),
+            waiting=len(self.wait_queue),
             by_peer={str(peer): link.stats() for peer, link in self.manager.links.items()},
         )

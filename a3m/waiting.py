@@ -12,7 +12,7 @@ from typing import Any
 
 from a3m.core import Driver
 from a3m.errors import A3MError, NoLinks, Timeout
-from a3m.signals import Held, Uninterrupted
+from a3m.signals import Held, Uninterrupted, in_main_thread
 from a3m.socket_core import WOULD_BLOCK, SocketCore
 from a3m.waitqueue import POLLHUP, POLLIN, POLLOUT, WaitEntry
 
@@ -25,7 +25,8 @@ class _Leading(WaitEntry):
     __slots__ = ("_driver", "woken")
 
     def __init__(self, driver: Driver, events: int, exclusive: bool) -> None:
-        super().__init__(events, self._wake, exclusive=exclusive)
+        self.events, self.exclusive = events, exclusive
+        self.wake, self.unspent = self._wake, 0
         self._driver = driver
         self.woken = False
 
@@ -37,20 +38,25 @@ class _Leading(WaitEntry):
         return True
 
 
-class _Parked:
+class _Parked(WaitEntry):
     """A thread that waits on a lock of its own."""
 
-    __slots__ = ("_lock", "woken")
+    __slots__ = ("_lock", "_queue", "woken")
 
-    def __init__(self) -> None:
+    def __init__(self, socket: SocketCore, events: int) -> None:
+        self.events, self.exclusive = events | POLLHUP, socket.is_exclusive(events)
+        self.wake, self.unspent = self._wake, 0
+        self._queue = socket.wait_queue
         self._lock = Lock()
         self._lock.acquire()
         self.woken = False
+        self._queue.add(self)
 
-    def wake(self, _events: int) -> bool:
+    def _wake(self, _events: int) -> bool:
         if self.woken:
             return False
         self.woken = True
+        self._queue.remove(self)
         self._lock.release()
         return True
 
@@ -59,6 +65,14 @@ class _Parked:
             self._lock.acquire()
         else:
             self._lock.acquire(timeout=min(max(0.0, timeout), 1e6))
+
+    def leave(self, socket: SocketCore, events: int) -> None:
+        """Not to wait any more, whether woken or not."""
+        with Held(socket.core.lock):
+            if self.woken:
+                socket.pass_on(events)
+            else:
+                self._queue.remove(self)
 
 
 def call(
@@ -78,34 +92,33 @@ def call(
         check_timeout(timeout)
         deadline = None if timeout > _FOR_EVER else core.time() + timeout
     while True:
-        parked = entry = None
-        leaving = True  # by an exception, such as KeyboardInterrupt
-        try:
-            with Held(core.lock) as signals:
-                while True:
-                    result = step(socket, events, attempt, timeout, deadline, require_link, closed_is_done, partial)
-                    if result is not WOULD_BLOCK:
+        parked = None
+        signals = Held(core.lock) if in_main_thread() else None
+        with signals or core.lock:
+            while True:
+                result = step(socket, events, attempt, timeout, deadline, require_link, closed_is_done, partial)
+                if result is not WOULD_BLOCK:
+                    if signals is not None:
                         signals.done = True
-                        return result
-                    if core.driver is None or not _lead(core.driver, socket, events, deadline, signals):
-                        parked = _Parked()
-                        entry = socket.wait_entry(events, parked.wake)
-                        socket.wait_queue.add(entry)
-                        break
-                    if signals.came:  # its handler is called, and may raise, where this block ends; nothing is taken
-                        break
-            if parked is not None:
+                    return result
+                if core.driver is None or not _lead(core.driver, socket, events, deadline, signals):
+                    parked = _Parked(socket, events)
+                    break
+                if signals is not None and signals.came:
+                    break  # its handler is called, and may raise, where this block ends; nothing is taken
+        if parked is not None:
+            leaving = True  # by an exception, such as KeyboardInterrupt
+            try:
                 parked.wait(None if deadline is None else deadline - core.time())
-            leaving = _over(deadline, core.time())
-        finally:
-            if parked is not None and entry is not None:
-                with Held(core.lock):
-                    socket.wait_queue.remove(entry)
-                    if parked.woken and leaving:
-                        socket.pass_on(events)
+                leaving = not parked.woken or (deadline is not None and deadline <= core.time())
+            finally:
+                if leaving:
+                    parked.leave(socket, events)
 
 
-def _lead(driver: Driver, socket: SocketCore, events: int, deadline: float | None, signals: Uninterrupted) -> bool:
+def _lead(
+    driver: Driver, socket: SocketCore, events: int, deadline: float | None, signals: Uninterrupted | None
+) -> bool:
     """Drive the node until this thread is woken, or the deadline is there; False if somebody else does.
 
     With the lock held.
@@ -113,14 +126,20 @@ def _lead(driver: Driver, socket: SocketCore, events: int, deadline: float | Non
     if not driver.begin():
         return False
     entry = _Leading(driver, events | POLLHUP, socket.is_exclusive(events))
-    time = socket.core.time
+    turn, time = driver.turn, socket.core.time
     leaving = True
     try:
         socket.wait_queue.add(entry)
-        signals.wake = driver.interrupt
-        while not (entry.woken or signals.came or _over(deadline, time())) and driver.turn(deadline):
-            pass
-        leaving = signals.came or _over(deadline, time())
+        if signals is not None:
+            signals.wake = driver.interrupt
+        while not entry.woken:
+            if (
+                (signals is not None and signals.came)
+                or (deadline is not None and deadline <= time())
+                or not turn(deadline)
+            ):
+                break
+        leaving = (signals is not None and signals.came) or (deadline is not None and deadline <= time())
     finally:
         driver.end()
         socket.wait_queue.remove(entry)
@@ -151,29 +170,26 @@ def step(
         try:
             result = attempt()
         finally:
-            took_in = core.work()
-        if result is WOULD_BLOCK and took_in:
+            took_in = core.work_apart()
+        if result is not WOULD_BLOCK:
+            return result
+        if took_in:
             # It may have been what this call waits for, and nobody has been told: it does not wait yet.
             result = attempt()
             if result is not WOULD_BLOCK:
-                core.work()
-        if result is not WOULD_BLOCK:
-            return result
+                core.work_apart()
+                return result
         if closed_is_done and socket.closed and socket.try_closed() is None:
             return None
         if require_link and not socket.has_links:
             raise NoLinks(f"{socket.id} has no link, and none is being made; call link(), or let a peer link to it")
-        if _over(deadline, core.time()):
+        if deadline is not None and deadline <= core.time():
             raise Timeout(explain(socket, events, timeout))
         return WOULD_BLOCK
     except A3MError:
         if partial is not None and partial():
             return None  # what is done is done, and said; whatever is wrong is found again by the next call
         raise
-
-
-def _over(deadline: float | None, now: float) -> bool:
-    return deadline is not None and deadline <= now
 
 
 def check(socket: SocketCore, events: int, closed_is_done: bool) -> None:

@@ -48,20 +48,20 @@ class WaitQueue:
     (1, 1, ['first', 'second'])
     """
 
-    __slots__ = ("_exclusive", "_shared")
+    __slots__ = ("exclusive", "shared")
 
     def __init__(self) -> None:
         """Nobody waits."""
-        self._shared: dict[WaitEntry, None] = {}
-        self._exclusive: dict[WaitEntry, None] = {}  # in the order in which they are served
+        self.shared: dict[WaitEntry, None] = {}
+        self.exclusive: dict[WaitEntry, None] = {}  # in the order in which they are served
 
     def add(self, entry: WaitEntry) -> None:
         """Wait from now on, until removed."""
-        (self._exclusive if entry.exclusive else self._shared)[entry] = None
+        (self.exclusive if entry.exclusive else self.shared)[entry] = None
 
     def remove(self, entry: WaitEntry) -> bool:
         """Wait no longer; whether the entry was here."""
-        entries = self._exclusive if entry.exclusive else self._shared
+        entries = self.exclusive if entry.exclusive else self.shared
         if entry not in entries:
             return False
         del entries[entry]
@@ -72,19 +72,20 @@ class WaitQueue:
 
     def wake(self, events: int, exclusive: int = 1) -> int:
         """Tell all shared entries, and up to ``exclusive`` others, what happened; how many of the latter took it."""
-        for entry in list(self._shared):
-            if entry.events & events:
-                entry.wake(events & entry.events)
-        return self.pass_on(events, exclusive) if self._exclusive and exclusive > 0 else 0
+        if self.shared:
+            for entry in list(self.shared):
+                if entry.events & events:
+                    entry.wake(events & entry.events)
+        return self.pass_on(events, exclusive) if self.exclusive and exclusive > 0 else 0
 
     def pass_on(self, events: int, exclusive: int = 1) -> int:
         """Tell up to ``exclusive`` exclusive entries what the shared ones know already; how many took it."""
         woken = 0
-        for entry in list(self._exclusive):
-            if entry.events & events and entry in self._exclusive:
+        for entry in list(self.exclusive):
+            if entry.events & events and entry in self.exclusive:
                 # Served entries go to the end of the line; one that waits once removes itself.
-                del self._exclusive[entry]
-                self._exclusive[entry] = None
+                del self.exclusive[entry]
+                self.exclusive[entry] = None
                 if entry.wake(events & entry.events):
                     woken += 1
                     if woken == exclusive:
@@ -93,8 +94,8 @@ class WaitQueue:
 
     def wake_all(self, events: int) -> None:
         """Tell everybody: the object is closing."""
-        self.wake(events, len(self._exclusive))
+        self.wake(events, len(self.exclusive))
 
     def __len__(self) -> int:
         """How many wait."""
-        return len(self._shared) + len(self._exclusive)
+        return len(self.shared) + len(self.exclusive)

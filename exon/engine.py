@@ -55,6 +55,13 @@ _LONGEST_SLEEP = 3600.0  # seconds; poll() refuses more than 24 days, and a dead
 _READABLE = select.POLLIN | select.POLLERR | select.POLLHUP
 
 
+def _milliseconds(seconds: float) -> int:
+    """How long to poll. Rounded up, or the last fraction of a millisecond would be spent in a loop."""
+    if seconds <= 0.0:
+        return 0
+    return ceil(seconds * 1000) if seconds < _LONGEST_SLEEP else int(_LONGEST_SLEEP * 1000)
+
+
 class Driven(Protocol):
     """What an engine drives: an Exon node, or anything that sits on one and has the same verbs."""
 
@@ -132,9 +139,9 @@ class Engine:
         os.set_blocking(self._wake_write, False)
         # One for the thread, one for leaders: such an object serves one thread at a time.
         self._polls = select.poll(), select.poll()
+        self._watch(udp)
         for poll in self._polls:
             poll.register(self._wake_read, select.POLLIN)
-            poll.register(udp.fileno(), select.POLLIN)
         self._leader: int | None = None  # the thread of the application that is
         self._stints = 0  # how often such a thread did the engine's work
         self._seen = 0  # how often, when the engine's thread last looked
@@ -158,21 +165,22 @@ class Engine:
 
     # -- for the layer above -----------------------------------------------------------------------------------------
 
-    def run_now(self, read: bool = False) -> None:
+    def run_now(self, read: bool = False, apart: bool = False) -> None:
         """Let the caller do the engine's work: send what can leave, and with ``read`` take in what has come before.
 
-        With the lock held.
+        With the lock held; with ``apart`` it is released meanwhile.
         """
         try:
             if read:
                 self._stints += 1
                 self._read(until_dry=True)
-            self._flush(monotonic())
+            self._flush(monotonic(), apart)
         except Exception:  # not the caller's fault, and what the caller did is done: the engine goes on with the rest
             self._count_error("engine-error")
             self.wake()
         else:
-            self._wake_for_deadline()
+            if self._asleep:
+                self._wake_for_deadline()
 
     def begin(self) -> bool:
         """Make the caller the leader, who calls :meth:`turn` until it has what it waits for, and then :meth:`end`.
@@ -197,7 +205,7 @@ class Engine:
         due = node.deadline()
         if node.wants_to_send or self._unsent or (due is not None and due <= now):
             try:
-                self._flush(now)
+                self._flush(now, apart=True)
             except Exception:
                 self._count_error("engine-error")
             due = node.deadline()
@@ -205,21 +213,35 @@ class Engine:
         self._wakes_at = due
         if deadline is not None and (due is None or deadline < due):
             due = deadline
-        # Rounded up, or the last fraction of a millisecond would be spent in a loop.
-        timeout = None if due is None else ceil(min(_LONGEST_SLEEP, max(0.0, due - now)) * 1000)
+        timeout = None if due is None else _milliseconds(due - now)
+        datagrams: Sequence[tuple[bytes, Address]] = ()
         self.lock.release()
         try:
             ready = self._polls[1].poll(timeout)
+            if ready == self._data_came:
+                datagrams = self._receive_apart()
+                now = monotonic()
         finally:
             self.lock.acquire()
             self._asleep = False
         if self._stopping:
             return False
         try:
-            self._take_in(ready)
+            if datagrams:
+                self._receive(datagrams, now)
+                if len(datagrams) > 1 or len(datagrams[0][0]) >= _ALONE:
+                    self._read()
+                node.expire(now)
+            else:
+                self._take_in(ready)
         except Exception:
             self._count_error("engine-error")
         return True
+
+    def _receive_apart(self) -> Sequence[tuple[bytes, Address]]:
+        with suppress(Closed):  # rebind() was quicker
+            return self.udp.receive()
+        return ()
 
     def end(self) -> None:
         """Be the leader no longer. With the lock held."""
@@ -254,7 +276,7 @@ class Engine:
             udp.receive_errors.update(old.receive_errors)
             for poll in self._polls:
                 poll.unregister(old.fileno())
-                poll.register(udp.fileno(), select.POLLIN)
+            self._watch(udp)
             self._unsent = ()
             self.node.moved()
             # Whatever the kernel had accepted on the old address is still good.
@@ -266,6 +288,12 @@ class Engine:
             old.close()
             self._asleep = True  # a poll under way may still look at the old socket
             self.wake()
+
+    def _watch(self, udp: UdpSocket) -> None:
+        for poll in self._polls:
+            poll.register(udp.fileno(), select.POLLIN)
+        self._descriptor = udp.fileno()
+        self._data_came = [(self._descriptor, select.POLLIN)]  # what poll() says nearly always
 
     def set_discovery(self, discovery: Discovery | None) -> None:
         """Ask another service from now on."""
@@ -331,7 +359,7 @@ class Engine:
 
     def _turn(self, timeout: float | None) -> float | None:
         """Wait, read, work, send; how long to wait next time."""
-        ready = self._polls[0].poll(None if timeout is None else ceil(timeout * 1000))
+        ready = self._polls[0].poll(None if timeout is None else _milliseconds(timeout))
         with self.lock:
             self._polling = False
             if self._leader is not None or self._stopping:
@@ -360,13 +388,19 @@ class Engine:
 
     def _take_in(self, ready: Sequence[tuple[int, int]]) -> bool:
         """Take in what has come, as poll() says, up to the sockets; whether there may be more."""
+        if ready == self._data_came:
+            return self._take_in_data()
         more = False
         for descriptor, what in ready:
             if descriptor == self._wake_read:
                 self._drain_wakes()
-            elif descriptor == self.udp.fileno() and what & _READABLE:
-                more = self._read()
-                self.node.expire(monotonic())
+            elif descriptor == self._descriptor and what & _READABLE:
+                more = self._take_in_data()
+        return more
+
+    def _take_in_data(self) -> bool:
+        more = self._read()
+        self.node.expire(monotonic())
         return more
 
     def _read(self, *, until_dry: bool = False) -> bool:
@@ -397,20 +431,30 @@ class Engine:
                 self._count_error("datagram-error", source=source, datagram=datagram[:64].hex())
                 at += 1
 
-    def _flush(self, now: float) -> None:
-        """Let time pass for the node, tell the layer above, send everything that may leave."""
+    def _flush(self, now: float, apart: bool = False) -> None:
+        """Let time pass for the node, tell the layer above, send everything that may leave.
+
+        System calls let other threads run. So as not to have them wait for the lock then, it is released ``apart`` from
+        the work on the node.
+        """
         node = self.node
         node.expire(now)
         self._progress()
         if not self._unsent or self._send(self._unsent):
             leaving = node.datagrams(now)
             while batch := list(islice(leaving, _TRAIN)):
+                if apart and len(batch) < _TRAIN:  # these are all
+                    self._send_apart(batch)
+                    break
                 if not self._send(batch) or len(batch) < _TRAIN:
                     break
         if node.closing and node.closed:
             self._progress()  # the last probe of a close left just now, and nothing else need come to pass
-        if not node.eventful:
-            return
+        if node.eventful:
+            self._pass_events()
+
+    def _pass_events(self) -> None:
+        node = self.node
         for event in node.events():
             if isinstance(event, DuplicateId):
                 log.warning("duplicate-id", node=node.id, peer=event.peer, addresses=event.addresses)
@@ -421,13 +465,28 @@ class Engine:
 
     def _send(self, batch: Sequence[tuple[Address, bytes]]) -> bool:
         """Hand datagrams to the kernel; False when it is full and the rest has to wait."""
-        sent = self.udp.send(batch)
-        full = sent < len(batch)
-        if full != bool(self._unsent):
+        unsent = batch[self.udp.send(batch) :]
+        if unsent or self._unsent:
+            self._keep(unsent)
+        return not unsent
+
+    def _send_apart(self, batch: Sequence[tuple[Address, bytes]]) -> None:
+        udp, sent = self.udp, len(batch)
+        self.lock.release()
+        try:
+            with suppress(Closed):  # by rebind(), and they are lost with it
+                sent = udp.send(batch)
+        finally:
+            self.lock.acquire()
+        if sent < len(batch):
+            self._keep([*self._unsent, *batch[sent:]])
+
+    def _keep(self, unsent: Sequence[tuple[Address, bytes]]) -> None:
+        """Send these as soon as the kernel has room."""
+        if bool(unsent) != bool(self._unsent):
             for poll in self._polls:
-                poll.modify(self.udp.fileno(), select.POLLIN | select.POLLOUT if full else select.POLLIN)
-        self._unsent = batch[sent:] if full else ()
-        return not full
+                poll.modify(self._descriptor, select.POLLIN | select.POLLOUT if unsent else select.POLLIN)
+        self._unsent = unsent
 
     def _report(self, event: Event) -> None:
         try:
@@ -445,7 +504,7 @@ class Engine:
         self._asleep = True
         deadline = self.node.deadline()
         self._wakes_at = deadline
-        return None if deadline is None else min(_LONGEST_SLEEP, max(0.0, deadline - now))
+        return None if deadline is None else deadline - now
 
     def _wake_for_deadline(self) -> None:
         """After the caller did the engine's work: does the thread sleep too long now?"""

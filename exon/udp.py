@@ -150,7 +150,7 @@ class UdpSocket:
         except OSError as error:
             self.receive_errors[_name(_code(error))] += 1
             return []
-        source = _canonical(sockaddr)
+        source = sockaddr if len(sockaddr) == 2 else _canonical(sockaddr)
         size = _segment_size(ancillary) if ancillary else 0
         if not size:
             return [(data, source)]
@@ -171,7 +171,8 @@ class UdpSocket:
         done, total = 0, len(datagrams)
         if total == 1:
             address, data = datagrams[0]
-            return self._settle(self._submit(address, data), address, 1)
+            code = self._submit(address, data)
+            return 1 if not code else self._settle(code, address, 1)
         while done < total:
             end = self._train_end(datagrams, done)
             if end - done == 1:

@@ -328,7 +328,7 @@ class XPubSocket(Socket):
 
     def open_lane(self) -> bool:
         """Let messages into the lane for which all who want them have room; whether it is of use now."""
-        if self._lane or self._closing or not self._reach:
+        if self._lane or self.closed or not self._reach:
             return bool(self._lane)
         room = LANE // self._typical
         flowing = self.core.transport.flowing

@@ -11,13 +11,13 @@ A REP answers the question it received last; a second thread that wants to recei
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Any, ClassVar
 
 from a3m.errors import DeliveryUnknown, LinkClosed, StateError
 from a3m.flow import Item
 from a3m.link import Link
-from a3m.payload import from_body, routed, split
+from a3m.payload import from_body
 from a3m.signals import Held
 from a3m.socket import Socket
 from a3m.socket_core import WOULD_BLOCK
@@ -49,6 +49,7 @@ class ReqSocket(Socket):
         super().__init__(*args, **options)
         self._asked: Link | None = None
         self._number = 0
+        self._way: list[str] = []  # the way back of the answer to the last question
         self._answer: Any = WOULD_BLOCK
         self._lost: LinkClosed | None = None  # why there will be no answer
 
@@ -61,7 +62,8 @@ class ReqSocket(Socket):
             return WOULD_BLOCK
         self._asked = link
         self._number += 1
-        self.push(link, routed((f"#{self._number}",), item))
+        self._way = [f"#{self._number}"]
+        self.push(link, [None, self._way, item])
         return None
 
     def try_receive(self) -> Any:
@@ -86,7 +88,8 @@ class ReqSocket(Socket):
 
     def _finish(self) -> None:
         self._asked, self._answer, self._lost = None, WOULD_BLOCK, None
-        if super().can_send_now():
+        queue = self.wait_queue
+        if (queue.shared or queue.exclusive) and super().can_send_now():
             self.wake(POLLOUT)
 
     def on_message(self, link: Link, items: list[Item]) -> None:
@@ -95,9 +98,13 @@ class ReqSocket(Socket):
         link.incoming.queue.clear()
         for item in items:
             self.give_back(link)
-            route, body = split(item)
-            if link is self._asked and route == (f"#{self._number}",) and self._answer is WOULD_BLOCK:
-                self._answer = body
+            if (
+                link is self._asked
+                and self._answer is WOULD_BLOCK
+                and type(item) is list
+                and item[:2] == [None, self._way]
+            ):
+                self._answer = item[2]
                 self.wake(POLLIN)
 
     def on_unlink(self, link: Link, reason: str) -> None:
@@ -153,7 +160,7 @@ class RepSocket(Socket):
     def __init__(self, *args: Any, **options: Any) -> None:
         """Nobody has asked yet."""
         super().__init__(*args, **options)
-        self._asking: tuple[Link, tuple[str, ...]] | None = None
+        self._asking: tuple[Link, Sequence[str]] | None = None
 
     def try_receive(self) -> Any:
         """The next question, unless one is unanswered."""
@@ -163,10 +170,12 @@ class RepSocket(Socket):
         if taken is WOULD_BLOCK:
             return WOULD_BLOCK
         link, item = taken
-        route, body = split(item)
+        route: Sequence[str] = ()
+        if type(item) is list and item[0] is None:
+            _, route, item = item
         self._asking = link, route
         self.wake(POLLOUT)
-        return from_body(body)
+        return from_body(item)
 
     def try_send(self, item: Item) -> Any:
         """Answer whoever asked last."""
@@ -179,12 +188,13 @@ class RepSocket(Socket):
         if not link.can_send:
             return WOULD_BLOCK
         self._finish()
-        self.push(link, routed(route, item))
+        self.push(link, [None, route, item] if route else item)
         return None
 
     def _finish(self) -> None:
         self._asking = None
-        if super().can_receive_now():
+        queue = self.wait_queue
+        if (queue.shared or queue.exclusive) and super().can_receive_now():
             self.wake(POLLIN)
 
     def on_unlink(self, link: Link, reason: str) -> None:  # noqa: ARG002

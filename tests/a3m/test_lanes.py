@@ -302,7 +302,7 @@ def test_credits_are_told_when_they_are_a_batch(nodes: Nodes) -> None:
     eventually(lambda: pull.stats().queued == 8)
     assert [pull.recv(), pull.recv()] == numbers(2)
     with b._core.lock:
-        assert not b._core._speakers  # it has left
+        assert not b._core.speakers  # it has left
 
 
 def test_a_pattern_of_ones_own_that_raises_loses_one_message(nodes: Nodes) -> None:

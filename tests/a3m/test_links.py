@@ -449,7 +449,7 @@ def refusing(code: Reply) -> Wire:
             wire.call_unlink("b")
             wire.flight.clear()
         case Reply.CLOSED:
-            wire["b"]._closing = True
+            wire["b"].closed = True
         case _:
             pass
     return wire

@@ -658,13 +658,13 @@ def test_a_node_that_moved_is_found_again(nodes: Nodes) -> None:
 
 def test_what_comes_while_a_call_does_the_nodes_work_is_not_waited_for(nodes: Nodes) -> None:
     pull = nodes("a").pull("in")
-    work, here = pull.core.work, []
+    work, here = pull.core.work_apart, []
 
     def takes_something_in() -> bool:
         work()
         here.append(b"x")
         return True
 
-    pull.core.work = takes_something_in
+    pull.core.work_apart = takes_something_in
     pull.try_receive = lambda: here.pop() if here else a3m.WOULD_BLOCK  # type: ignore[method-assign]
     assert result(in_background(pull.recv)) == b"x"

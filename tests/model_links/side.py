@@ -297,7 +297,7 @@ class Side:
         """What applications and transports do sooner or later."""
         if self.socket is not None and self.socket.can_receive_now():
             yield Kind.RECEIVE, ""
-        if any(link.outgoing is not None and link.outgoing.queue for link in self.core._dirty):
+        if any(link.outgoing is not None and link.outgoing.queue for link in self.core.dirty):
             yield Kind.HAND_OVER, ""
 
     def chores(self) -> list[Step]:
@@ -482,13 +482,13 @@ class Side:
         )
         if socket is None:
             return (used, mind, self.busy, incarnations)
-        others = {*socket._readable, *self.core._dirty} - set(self.links)
+        others = {*socket._readable, *self.core.dirty} - set(self.links)
         return (
             used,
             mind,
             self.busy,
             incarnations,
-            socket._closing,
+            socket.closed,
             socket._closed,
             _sorted(map(_link_key, self.links)),
             tuple(link.peer for link in socket._sendable if link.can_send),

@@ -147,6 +147,7 @@ class _KeepsWhatItOwes(Incoming):
     def resize(self, capacity: int) -> int:
         change = capacity - self.capacity
         self.capacity = capacity
+        self._set_batch_size()
         self.granted += max(0, change)
         return change
 
