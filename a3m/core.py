@@ -10,7 +10,7 @@ then credits and control messages, then runs of data. All are bounded: see :mod:
 from __future__ import annotations
 
 from collections import Counter, deque
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from heapq import heappop, heappush
 from itertools import count
 from random import Random
@@ -31,6 +31,7 @@ from a3m.link_machine import State
 from a3m.messages import DATA, ERROR, FLOW, LOW, SHORT_FIELDS, Malformed, Message, Reply
 from a3m.outbox import Outbox
 from a3m.payload import OVERHEAD
+from a3m.publications import Runs
 from a3m.runs import RUN_BYTES, run_length
 from a3m.stats import NodeStats
 from exon.addresses import Address
@@ -84,6 +85,7 @@ class Core:
         self.conversations: dict[int, tuple[LinkEnd, Link]] = {}  # links by our name for them, while they exist
         self.lanes: dict[Lanes, None] = {}  # sockets that may hold messages which were accepted without the lock
         self._pack: Callable[[Any], bytes] = msgpack.Packer().pack
+        self._publications = Runs(self._pack)
         self.unsent = 0  # about how many bytes were accepted since the transport was last given what there was
         self.sockets: dict[str, SocketCore] = {}
         self._made: WeakSet[SocketCore] = WeakSet()  # also those that are closed, and may still have messages
@@ -233,6 +235,10 @@ class Core:
         """A datagram came."""
         self.transport.receive(datagram, source, now)
 
+    def receive_some(self, train: Sequence[tuple[bytes, Address]], at: int, now: float) -> int:
+        """Several datagrams came; how many were taken, from this place on."""
+        return self.transport.receive_some(train, at, now)
+
     def expire(self, now: float) -> None:
         """Time has passed, or datagrams have come: do what is due."""
         self.transport.expire(now)
@@ -359,6 +365,7 @@ class Core:
             for link, owner in list(self.dirty.items()):
                 if self._send_runs(owner, link, now):
                     del self.dirty[link]
+            self._publications.forget()
         self.unsent = 0
         if lanes:
             for socket in list(lanes):
@@ -391,15 +398,23 @@ class Core:
         while outgoing.queue:
             if node in self.outbox or transport.closing or not transport.has_room(node, RUN_BYTES):
                 return False
+            encoded: bytes | None = None
             waiting = len(outgoing.queue)
-            first, run = outgoing.next_run(1 if waiting == 1 else run_length(outgoing, self._run_bytes))
+            if isinstance(outgoing.queue[0], tuple):  # what is published
+                first = outgoing.sent - waiting
+                run, encoded = self._publications.next(outgoing.queue, self._run_bytes)
+            else:
+                first, run = outgoing.next_run(1 if waiting == 1 else run_length(outgoing, self._run_bytes))
             body: tuple[Any, ...]
             if link.confirmed:
                 body = (DATA, link.mine & LOW, link.theirs, first, run)
             else:
                 body = (DATA, link.peer.tag, socket.id.tag, link.mine, link.theirs, first, run)
-            # A packer keeps its buffer, so that of large messages is not for keeps.
-            data = self._pack(body) if len(run) > 1 or len(run[0]) < RUN_BYTES else msgpack.packb(body)
+            if encoded is not None:
+                data = messages.with_last(self._pack((*body[:-1], None)), encoded)
+            else:
+                # A packer keeps its buffer, so that of large messages is not for keeps.
+                data = self._pack(body) if len(run) > 1 or len(run[0]) < RUN_BYTES else msgpack.packb(body)
             try:
                 taken = transport.send(node, data, now)
             except MessageTooLarge:  # a route that grew on its way through proxies; nothing else is not checked before
@@ -445,11 +460,11 @@ class Core:
             for event in transport.events():
                 self._on_transport_event(event)
         if transport.deliverable:
-            for peer, delivered in transport.deliveries():
+            for peer, delivered in transport.views():
                 for data in delivered:
                     self._dispatch(peer, data)
 
-    def _dispatch(self, peer: str, data: bytes) -> None:
+    def _dispatch(self, peer: str, data: bytes | memoryview) -> None:
         try:
             fields = messages.unpack(data)
             number = len(fields)

@@ -17,7 +17,7 @@ from attrs import Factory, define, field
 _GROWN_BYTES = 8 << 20  # that a link may hold, if nobody has said how many messages
 _COST = 64  # bytes that a message takes besides its own
 
-Item = Any  # a message as it travels: bytes, a list of parts, or [None, route, either of these]
+Item = Any  # a message: bytes, a list of parts, [None, route, either of these], or (topic, either of these)
 
 
 @define(eq=False)
@@ -44,8 +44,8 @@ class Outgoing:
         if type(item) is not bytes:
             self.mixed = True
 
-    def push_many(self, items: list[bytes]) -> None:
-        """Accept messages that are plain bytes, for all of which there is credit."""
+    def push_many(self, items: list[Item]) -> None:
+        """Accept messages, all of them plain bytes or all publications, for all of which there is credit."""
         assert self.credits >= len(items), "messages without credit"
         self.credits -= len(items)
         self.sent += len(items)

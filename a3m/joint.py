@@ -264,7 +264,10 @@ class _Capture:
 
     def _has_taken(self, body: Item) -> bool:
         if isinstance(self.socket, XPubSocket) and not self.with_topic:
-            body = [b"", body] if type(body) is bytes else [b"", *body]
+            body = "", body
+        elif self.with_topic and not isinstance(self.socket, XPubSocket):
+            topic, body = body
+            body = [topic.encode(), body] if type(body) is bytes else [topic.encode(), *body]
         fits = size_of(body) <= self.socket.core.transport.options.max_message - OVERHEAD
         return fits and self.socket.try_send(body) is not WOULD_BLOCK
 

@@ -170,9 +170,7 @@ class Lanes(SocketCore):
             queue.clear()
             queue.extend(rest)
         self.give_back(link, len(items))
-        if type(self).present is SocketCore.present and not link.incoming.mixed:
-            return items
-        return [self.present(link, item) for item in items]
+        return [*self.present_many([link], items)]
 
     def try_receive_some(self, most: int) -> Any:
         """What is here, ``most`` messages at the most, or :data:`WOULD_BLOCK`.
@@ -204,13 +202,16 @@ class Lanes(SocketCore):
         if not items:
             return False
         self._lenders, self._borrowed = links, items
+        self._batch.extend(self.present_many(links, items))
+        return True
+
+    def present_many(self, links: list[Link], items: list[Item]) -> Iterable[Any]:
+        """What the application gets of messages, the first one of the first link, and around and around."""
         plain = not any(link.incoming is None or link.incoming.mixed for link in links)
         if plain and type(self).present is SocketCore.present:
-            self._batch.extend(items)
-        else:
-            number = len(links)
-            self._batch.extend([self.present(links[at % number], item) for at, item in enumerate(items)])
-        return True
+            return items
+        number = len(links)
+        return [self.present(links[at % number], item) for at, item in enumerate(items)]
 
     def repay(self) -> None:
         """Give back the credits of what was taken out of the batch."""

@@ -76,6 +76,14 @@ class LinkEnd:
     def on_control_room(self, link: Link) -> None:
         """The control messages of a link have left, after :meth:`want_control` or one that could not be sent."""
 
+    def read_run(self, first: Any, run: Any) -> tuple[list[Item], bool]:
+        """The messages of a run that came, and whether all are plain; :class:`Malformed` if it is no run."""
+        return run, check_run(first, run)
+
+    def largest(self, run: list[Item], plain: bool) -> int:
+        """The size of the largest message of a run."""
+        return max(map(len, run)) if plain else max(map(size_of, run))
+
     def on_message(self, link: Link, items: list[Item]) -> None:
         """Messages came and are in the link's queue. By default they wait there for :meth:`try_receive`."""
         assert link.incoming is not None
@@ -153,15 +161,16 @@ class LinkEnd:
     def _on_data(self, sender: SocketId, message: Message) -> None:
         if len(message.body) != 2:
             raise Malformed
-        plain = check_run(*message.body)
+        first, run = message.body
+        items, plain = self.read_run(first, run)
         link = self.manager.on_traffic(sender, message)
         if link is not None:
-            self._accept(link, *message.body, plain)
+            self._accept(link, first, items, plain)
             self.manager.check_done(link)
 
     def on_run(self, link: Link, first: Any, run: Any) -> None:
         """A run of messages came over an established link."""
-        self._accept(link, first, run, check_run(first, run))
+        self._accept(link, first, *self.read_run(first, run))
 
     def _accept(self, link: Link, first: int, run: list[Item], plain: bool) -> None:
         incoming = link.incoming
@@ -176,8 +185,7 @@ class LinkEnd:
             self.manager.unlink(link.peer, force=True)
             return
         if run and incoming.most > incoming.capacity:
-            largest = max(map(len, run)) if plain else max(map(size_of, run))
-            incoming.largest = max(incoming.largest, largest)
+            incoming.largest = max(incoming.largest, self.largest(run, plain))
         fresh = len(queue) - before
         if fresh:
             self.on_message(link, run if fresh == len(run) else [*queue][-fresh:])

@@ -106,7 +106,16 @@ def decode(data: bytes) -> Message:
     return check(fields)
 
 
-def unpack(data: bytes) -> list[Any]:
+def with_last(data: bytes, last: bytes) -> bytes:
+    """A message whose last field is None, with another one in its place that is encoded already.
+
+    >>> with_last(msgpack.packb([1, 2, None]), msgpack.packb("last")) == msgpack.packb([1, 2, "last"])
+    True
+    """
+    return data[:-1] + last  # None is a single byte, and the head of an array says how many fields there are
+
+
+def unpack(data: bytes | memoryview) -> list[Any]:
     """The fields of a message, of which nothing but the number is certain."""
     try:
         fields = msgpack.unpackb(data, use_list=True, strict_map_key=False)

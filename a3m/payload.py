@@ -2,7 +2,8 @@
 
 An application's message is ``bytes`` (or anything like it), or a sequence of parts that stay together. It travels as
 bytes or as a list of parts; where a way back has to be remembered (REQ, ROUTER), as ``[None, route, either]``, so that
-no byte of the payload is ever taken for an address.
+no byte of the payload is ever taken for an address. What is published is ``(topic, either)``, and travels in runs of
+its own kind: see :mod:`a3m.publications`.
 """
 
 from __future__ import annotations
@@ -55,11 +56,13 @@ def check_size(item: Item, limit: int) -> Item:
 def size_of(item: Item) -> int:
     """How large a message is where it travels, with its way and what its parts cost.
 
-    >>> size_of(b"abc"), size_of([b"abc", b""]), size_of([None, ["node/tag"], b"abc"])
-    (3, 13, 16)
+    >>> size_of(b"abc"), size_of([b"abc", b""]), size_of([None, ["node/tag"], b"abc"]), size_of(("topic", b"abc"))
+    (3, 13, 16, 13)
     """
     if type(item) is bytes:
         return len(item)
+    if isinstance(item, tuple):
+        return len(item[0].encode()) + _PART + size_of(item[1])
     if item[0] is None:
         return size_of(item[2]) + len("".join(item[1]).encode()) + _PART * len(item[1])
     return sum(map(len, item)) + _PART * len(item)
@@ -144,10 +147,11 @@ def is_item(item: Any) -> bool:
             type(route) is list
             and 0 < len(route) <= MOST_HOPS
             and countOf(map(type, route), str) == len(route)
-            and (type(body) is bytes or _is_body(body))
+            and (type(body) is bytes or is_body(body))
         )
-    return _is_body(item)
+    return is_body(item)
 
 
-def _is_body(body: Any) -> bool:
+def is_body(body: Any) -> bool:
+    """Whether something that came over the network is a payload."""
     return type(body) is bytes or (type(body) is list and bool(body) and all(type(part) is bytes for part in body))

@@ -7,6 +7,8 @@ its frames touch a record, and only the record decides whether a token is delive
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 from exon.addresses import Address
 from exon.events import DuplicateId, PeerMoved, PeerRestarted
 from exon.frames import (
@@ -28,18 +30,31 @@ from exon.records import Token
 from exon.state import State
 from exon.tokens import Tokens
 from exon.wire import (
+    ACK,
     CLOSING,
+    LOW,
     MAX_NUMBER,
+    TOKEN,
     Datagram,
     Header,
     Malformed,
     Short,
     decode,
     decode_short,
+    fragment_numbers,
+    fragments_after,
+    is_fragment,
+    is_plain,
     is_short,
+    open_plain,
+    proof_of,
+    ranges_of,
     time_until,
 )
 
+_WORTH_A_VIEW = 4096  # bytes: to copy less costs less than not to copy it
+_FEWEST = 3  # datagrams behind one that are worth a look at whether they go with it
+_HEADS = 25  # bytes of a payload that a fragment has besides its chunk
 _AHEAD = 60_000_000  # microseconds by which a datagram may have been faster than the newest one
 
 
@@ -57,12 +72,65 @@ class Arrivals:
         counters.datagrams_received += 1
         counters.bytes_received += len(datagram)
         try:
-            if is_short(datagram):
+            if is_plain(datagram):
+                self._receive_plain(datagram, source, now)
+            elif is_short(datagram):
                 self._receive_short(decode_short(datagram), source, now)
             else:
                 self._receive_full(decode(datagram), source, now)
         except Malformed as malformed:
             counters.dropped[malformed.reason] += 1
+
+    def receive_some(self, train: Sequence[tuple[bytes, Address]], at: int, now: float) -> int:
+        """Take the datagram ``at`` this place, and those behind it that go with it; how many they were."""
+        datagram, source = train[at]
+        self.receive(datagram, source, now)
+        if len(train) - at > _FEWEST and is_fragment(datagram):
+            return 1 + self._receive_fragments(train, at + 1, now)
+        return 1
+
+    def _receive_fragments(self, train: Sequence[tuple[bytes, Address]], begin: int, now: float) -> int:
+        """Take the datagrams from ``begin`` on that hold the next parts of the message that the one before is part of.
+
+        They differ from it in a few numbers, and nothing about the peer is new. How many there were; whatever is not as
+        it usually is takes the general way, on which it makes no difference who came with whom.
+        """
+        state = self._state
+        before, source = train[begin - 1]
+        known = state.known.get(proof_of(before))
+        if known is None:
+            return 0
+        _, peer, inbound = known
+        record = state.records.receive.get((peer.id, inbound.epoch))
+        if record is None or inbound.address != source or peer.address != source or peer.epoch != inbound.epoch:
+            return 0
+        chunks, newest = fragments_after(before, train, begin, source)
+        if not chunks:
+            return 0
+        s, r, first, parts, total = fragment_numbers(before)
+        assembly = inbound.assembly(first, parts, total)
+        size = sum(map(len, chunks))
+        number = len(chunks)
+        time = inbound.newest + ((newest - inbound.newest) & LOW)
+        if (
+            assembly is None
+            or not assembly.takes(s + 1 - first, number, size)
+            or record.rck != r
+            or peer.full
+            or size + _HEADS * number > state.options.receive_bytes - peer.buffered - peer.large
+            or time - inbound.newest > _AHEAD
+            or not record.slots.discard_range(s + 1, s + 1 + number)
+        ):
+            return 0
+        counters = state.counters
+        counters.datagrams_received += number
+        counters.bytes_received += sum([len(datagram) for datagram, _ in train[begin : begin + number]])
+        inbound.newest = time
+        message = inbound.add_parts(s + 1 - first, first, chunks, size)
+        if message is not None:
+            self._tokens.put_large(peer, message)
+        inbound.owe_many(s + 1, s + 1 + number, r, now)
+        return number
 
     def _receive_short(self, short: Short, source: Address, now: float) -> None:
         """A datagram from somebody who is known by its proof: nearly all are."""
@@ -97,9 +165,8 @@ class Arrivals:
         for frame in frames:
             if type(frame) is TokenFrame:
                 tokens = True
-                if not self._tokens.take_quickly(peer, inbound, frame, now):
-                    header = header or Header(*constant, time, echo, delay)
-                    self._tokens.on_token(header, frame, source, now)
+                header = header or Header(*constant, time, echo, delay)
+                self._tokens.on_token(header, frame.s, frame.r, frame.payload[0], frame.payload[1:], source, now)
             elif type(frame) is Ack:
                 acks = True
                 self._on_ack(peer, inbound.epoch, frame, newest, now)
@@ -110,6 +177,59 @@ class Arrivals:
             inbound.count_datagram(now)
         if (acks or newest) and peer.outbound.recovery.in_flight:
             peer.outbound.check_losses(now)
+        state.ready[peer.id] = peer
+
+    def _receive_plain(self, datagram: bytes, source: Address, now: float) -> None:
+        """An acknowledgement, a token, or both, from somebody who is known by its proof: nearly all are like that."""
+        state = self._state
+        numbers, payload_at = open_plain(datagram)
+        flags = datagram[3]
+        proof, low_time, low_echo, delay = numbers[:4]
+        known = state.known.get(proof)
+        if known is None:
+            state.counters.dropped["unknown proof"] += 1
+            return
+        constant, peer, inbound = known
+        if peer.inbounds.get(inbound.epoch) is not inbound or not (proof == inbound.tag or inbound.gave(proof)):
+            state.counters.dropped["unknown proof"] += 1
+            return
+        # As in _receive_short().
+        latest = inbound.newest + int((now - inbound.arrived) * 1e6) + _AHEAD
+        time = latest - ((latest - low_time) & LOW)
+        latest = peer.last_time
+        echo = latest - ((latest - low_echo) & LOW)
+        if time > inbound.newest and inbound.address == source == peer.address and peer.epoch == inbound.epoch:
+            inbound.heard = inbound.arrived = now
+            inbound.newest = time
+            inbound.probes = 0
+            self._hear_echo(peer, inbound, echo, delay, now)
+            newest = True
+        else:
+            newest = self._hear(peer, Header(*constant, max(0, time), max(0, echo), delay), source, now)
+            inbound = peer.inbounds[inbound.epoch]
+        outbound = peer.outbound
+        outbound.peer_closes = bool(flags & CLOSING)
+        at = 4
+        if flags & ACK:
+            r, window, ranges = numbers[4:7]
+            at = 7 + 2 * ranges
+            record = state.records.send.get(peer.id)
+            if record is not None:
+                released = record.release(inbound.epoch, r, ranges_of(numbers, ranges))
+                if released:
+                    outbound.on_acked(released, now)
+                    peer.waiting_since = now if outbound.pending_messages else None
+            if newest:
+                outbound.set_window(window)
+        if flags & TOKEN:
+            s, r, kind = numbers[at:]
+            data = datagram[payload_at:] if len(datagram) < _WORTH_A_VIEW else memoryview(datagram)[payload_at:]
+            if not self._tokens.take_quickly(peer, inbound, s, r, kind, data, now):
+                header = Header(*constant, max(0, time), max(0, echo), delay)
+                self._tokens.on_token(header, s, r, kind, data, source, now)
+            inbound.count_datagram(now)
+        if outbound.recovery.in_flight:
+            outbound.check_losses(now)
         state.ready[peer.id] = peer
 
     def _receive_full(self, datagram: Datagram, source: Address, now: float) -> None:
@@ -197,7 +317,7 @@ class Arrivals:
         for frame in frames:
             if type(frame) is TokenFrame:
                 tokens = True
-                self._tokens.on_token(header, frame, source, now)
+                self._tokens.on_token(header, frame.s, frame.r, frame.payload[0], frame.payload[1:], source, now)
             elif type(frame) is Ack:
                 acks = True
                 peer = state.peers.get(header.source)

@@ -11,16 +11,10 @@ are *limited*, and can only show that the path carries more than was thought.
 
 from __future__ import annotations
 
-from typing import NamedTuple
-
-
-class Mark(NamedTuple):
-    """What was known when a datagram left."""
-
-    delivered: int  # bytes
-    at: float  # when the last of them were acknowledged
-    sent: float  # when the datagram left that was acknowledged then
-    limited: bool  # less was sent than the path would have taken
+# What was known when a datagram left: bytes delivered; when the last of them were acknowledged; when the datagram left
+# that was acknowledged then; and whether less was sent than the path would have taken. A plain tuple, because there is
+# one for each acknowledgement.
+Mark = tuple[int, float, float, bool]
 
 
 class Delivery:
@@ -31,7 +25,7 @@ class Delivery:
     def __init__(self) -> None:
         """Nothing delivered yet."""
         self.delivered = 0
-        self.mark = Mark(0, 0.0, 0.0, False)
+        self.mark: Mark = (0, 0.0, 0.0, False)
         self.rate = 0.0  # bytes per second: the last sample
         self.limited = False  # and whether it was limited
         self.new_round = False  # whether all that was on the way when the round trip began is accounted for
@@ -40,13 +34,14 @@ class Delivery:
 
     def begin(self, now: float) -> None:
         """Something leaves, and nothing is on the way: the time before this is not the path's."""
-        self.mark = Mark(self.delivered, now, now, self._limited_until > 0)
+        self.mark = (self.delivered, now, now, self._limited_until > 0)
 
     def limit(self, in_flight: int) -> None:
         """More could leave, but there is nothing: what is on the way now shows what was asked of the path, no more."""
         self._limited_until = self.delivered + in_flight or 1
-        if not self.mark.limited:
-            self.mark = self.mark._replace(limited=True)
+        delivered, at, sent, limited = self.mark
+        if not limited:
+            self.mark = (delivered, at, sent, True)
 
     def arrived(self, size: int, mark: Mark, sent: float, least: float, now: float) -> None:
         """So many bytes were acknowledged; the newest datagram of them left at ``sent`` with ``mark``.
@@ -57,9 +52,11 @@ class Delivery:
         before, at, first_sent, self.limited = mark
         if self._limited_until and delivered > self._limited_until:
             self._limited_until = 0
-        taken = max(sent - first_sent, now - at)
+        taken = now - at
+        if sent - first_sent > taken:
+            taken = sent - first_sent
         self.rate = (delivered - before) / taken if taken >= 0.99 * least else 0.0  # but for rounding
         self.new_round = before >= self._round_ends
         if self.new_round:
             self._round_ends = delivered
-        self.mark = Mark(delivered, now, sent, self._limited_until > 0)
+        self.mark = (delivered, now, sent, self._limited_until > 0)

@@ -8,15 +8,32 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
+from exon import packing
 from exon.addresses import Address
 from exon.frames import Probe
 from exon.inbound import Inbound
 from exon.peer import Peer
 from exon.records import Token
 from exon.state import State
-from exon.wire import CLOSING, Header, constant_part, encode, encode_frame, encode_token, seal, seal_short
+from exon.wire import (
+    ACK,
+    CLOSING,
+    LOW,
+    SHORT,
+    TOKEN,
+    WIDE,
+    Header,
+    constant_part,
+    encode,
+    encode_frame,
+    seal,
+    seal_plain,
+    seal_short,
+)
 
+_TOKEN = SHORT | TOKEN
 _RIDE = 96  # bytes of answers that may ride with a full token (see outbound)
+_MOST_RIDING = 3 + 2 * 8  # numbers of an acknowledgement that may ride with a plain token, which leaves room for them
 
 
 class Departures:
@@ -25,32 +42,118 @@ class Departures:
     def __init__(self, state: State) -> None:
         """Work on ``state``."""
         self._state = state
+        self.rests = False  # whether there is nothing to say after what plain() answered last
+        self.resumes = False  # whether what is left after datagrams() is for plain() again
 
-    def quick(self, peer: Peer, now: float) -> tuple[Address, bytes] | None:
-        """The only datagram there is to send, if it is one as nearly all are: a token, and what is owed."""
+    def plain(self, peer: Peer, now: float) -> tuple[Address, bytes] | None:
+        """The next datagram, if it is as nearly all are: a token, an acknowledgement, or both, to whom knows us.
+
+        None if there is something else to say, which is for :meth:`datagrams`, or nothing: then it ``rests``, which may
+        be known already when this was the last one.
+        """
         state = self._state
-        inbound, address = peer.inbounds.get(peer.epoch), peer.address
-        if inbound is None or address is None or len(peer.inbounds) > 1 or inbound.replies or state.closing:
+        inbound, address, outbound = peer.inbounds.get(peer.epoch), peer.address, peer.outbound
+        self.rests = False
+        if (
+            inbound is None
+            or address is None
+            or len(peer.inbounds) > 1
+            or inbound.replies
+            or inbound.tagged != address
+            or inbound.echoed < inbound.written_at
+            or inbound.written != (inbound.tag, inbound.proof)
+            or outbound.recovery.timeouts
+            or inbound.may_ask(now)
+            or state.closing
+        ):
             return None
-        outbound = peer.outbound
-        record = outbound.record
-        if record is None or record.epoch != inbound.epoch or inbound.may_ask(now) or not outbound.has_ample(record):
+        record = state.records.send.get(peer.id)
+        has_more = False
+        if record is not None:
+            if record.epoch != inbound.epoch or not outbound.is_plain(record, now):
+                return None
+            has_more = outbound.has_more
+        ack: list[int] | None = None
+        due = inbound.ack_due
+        if due is not None and (has_more or due <= now):
+            ack = inbound.plain_ack(state.records.receive.get((peer.id, inbound.epoch)), min(peer.window, LOW))
+            if ack is None:
+                return None
+        token = None
+        rides = ack is None or (len(ack) <= _MOST_RIDING and not outbound.repeats)
+        if has_more and rides:
+            assert record is not None
+            token = outbound.next_token(record, now)
+        if token is None and (ack is None or (rides and due is not None and due > now)):
+            self.rests = True  # until an acknowledgement is due, or something happens
             return None
-        if outbound.mtu.deadline() is not None:  # the path is being probed
-            return None
-        token = outbound.quick_token(record, now)
-        if token is None:
-            return None
-        frames = [encode_token(token.s, token.r, token.payload)]
-        if inbound.ack_due is not None:
-            frames[:0] = inbound.take_acks(peer.receive_record(inbound.epoch), peer.window)
-        datagram, time = self._assemble(peer, inbound.epoch, address, frames, now, familiar=True)
-        recovery = outbound.recovery
-        recovery.sent(time, len(datagram[1]), [token], now)
-        recovery.limited()  # by the application: there is nothing more
-        if peer.waiting_since is None:
-            peer.waiting_since = now
-        return datagram
+
+        time = int(now * 1e6)
+        if time <= peer.last_time:
+            time = peer.last_time + 1
+        peer.last_time = time
+        delay = int((now - inbound.arrived) * 1e6)
+        numbers = [inbound.proof, time & LOW, inbound.newest & LOW, delay if 0 <= delay <= LOW else LOW]
+        flags = SHORT
+        head: bytes = b""
+        payload: bytes | memoryview = b""
+        ranges = 0
+        if ack is not None:
+            flags |= ACK
+            numbers += ack
+            ranges = ack[2]
+            if ack[0] > LOW or ack[-2] > LOW:
+                flags |= WIDE
+            inbound.said(ack[1])
+        if token is not None:
+            flags |= TOKEN
+            numbers += (token.s, token.r, token.kind)
+            head, payload = token.head, token.payload
+            if token.s > LOW or token.r > LOW:
+                flags |= WIDE
+        datagram = seal_plain(flags, ranges, numbers, head, payload)
+        counters = state.counters
+        counters.datagrams_sent += 1
+        counters.bytes_sent += len(datagram)
+        if token is not None:
+            counters.tokens_sent += 1
+            recovery = outbound.recovery
+            recovery.sent(time, len(datagram), [token], now)
+            if not outbound.has_more:
+                self.rests = True
+                recovery.limited()  # by the application
+            if peer.waiting_since is None:
+                peer.waiting_since = now
+        return address, datagram
+
+    def fragments(self, peer: Peer, now: float) -> Iterator[tuple[Address, bytes]]:
+        """Plain datagrams with the fragments that follow one that :meth:`plain` has made, as far as they may leave.
+
+        Nothing that it looked at changes meanwhile, so none of it is looked at again.
+        """
+        state, outbound, inbound, address = self._state, peer.outbound, peer.inbounds[peer.epoch], peer.address
+        assert address is not None
+        recovery, counters = outbound.recovery, state.counters
+        proof, echo, delay = inbound.proof, inbound.newest & LOW, min(int((now - inbound.arrived) * 1e6), LOW)
+        tokens = outbound.next_fragments(state.records.send[peer.id], now)
+        wide = bool(tokens) and (tokens[-1].s > LOW or tokens[0].r > LOW)
+        flags = _TOKEN | WIDE if wide else _TOKEN
+        sent = 0
+        try:
+            for token in tokens:
+                time = peer.last_time = peer.last_time + 1
+                numbers = (proof, time & LOW, echo, delay, token.s, token.r, packing.FRAGMENT)
+                datagram = seal_plain(flags, 0, numbers, token.head, token.payload)
+                size = len(datagram)
+                recovery.sent(time, size, [token], now)
+                counters.bytes_sent += size
+                sent += 1
+                yield address, datagram
+        finally:
+            counters.datagrams_sent += sent
+            counters.tokens_sent += sent
+            if sent < len(tokens):  # the network is full
+                outbound.repeat(tokens[sent:])
 
     def datagrams(self, peer: Peer, now: float) -> Iterator[tuple[Address, bytes]]:
         """Everything that may leave for one peer now."""
@@ -92,7 +195,6 @@ class Departures:
     ) -> Iterator[tuple[Address, bytes]]:
         """Requests and tokens, the answers riding with the first of them."""
         outbound = peer.outbound
-        record = outbound.record
         address = peer.route(epoch)
         if address is None:
             return
@@ -105,11 +207,7 @@ class Departures:
                 frames.append(encode_frame(request))
                 familiar = False
             tokens: list[Token] = []
-            token = outbound.quick_token(record, now) if record is not None else None
-            if token is not None:
-                frames.append(encode_token(token.s, token.r, token.payload))
-                tokens.append(token)
-            elif outbound.has_more:
+            if outbound.has_more:
                 room = outbound.mtu.size - peer.overhead
                 for frame, carried in outbound.tokens(room - sum(map(len, frames)), now):
                     frames.append(frame)
@@ -124,6 +222,10 @@ class Departures:
             yield datagram
             if not outbound.has_more:
                 outbound.recovery.limited()  # by the application
+                return
+            record = outbound.record
+            if record is not None and outbound.is_plain(record, now):
+                self.resumes = True
                 return
             frames, familiar = [], True
 

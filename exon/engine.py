@@ -42,7 +42,11 @@ from exon.log import log
 from exon.udp import UdpSocket, resolve
 
 _TRAIN = 64  # datagrams handed to the kernel at a time
-_READS = 32  # system calls in a row that only receive, so that timers run under continuous traffic too
+_READS = 32  # system calls in a row that only receive what had come to an address that is given up
+_TAKEN = (
+    128 * 1024
+)  # bytes taken in a row: timers run under continuous traffic too, and acknowledgements keep it flowing
+_FEWEST = 4096  # bytes that any system call counts
 _ALONE = 4096  # bytes: a datagram that is smaller and no part of a train is often the only one
 _PAUSE = 0.01  # seconds after an exception of our own
 _LAST_LOOKS = 1000
@@ -67,6 +71,9 @@ class Driven(Protocol):
 
     def receive(self, datagram: bytes, source: Address, now: float) -> None:
         """A datagram came."""
+
+    def receive_some(self, train: Sequence[tuple[bytes, Address]], at: int, now: float) -> int:
+        """Several datagrams came: take the one ``at`` this place, and those that go with it; how many they were."""
 
     def datagrams(self, now: float) -> Iterator[tuple[Address, bytes]]:
         """Everything that wants to leave now."""
@@ -398,10 +405,12 @@ class Engine:
 
     def _read(self, *, until_dry: bool = False) -> bool:
         """Take in what has arrived; whether there may be more."""
-        for _ in range(_READS):
+        taken = 0
+        while taken < _TAKEN:
             datagrams = self.udp.receive()
             if not datagrams:
                 return False
+            taken += _FEWEST + sum([len(datagram) for datagram, _ in datagrams])
             # Not the time before the first: what came while others were worked on would seem to have come earlier, and
             # the shortest round trip shorter than it is.
             self._receive(datagrams, monotonic())
@@ -410,12 +419,17 @@ class Engine:
         return True
 
     def _receive(self, datagrams: Sequence[tuple[bytes, Address]], now: float) -> None:
-        receive = self.node.receive
-        for datagram, source in datagrams:
+        at = 0
+        while at < len(datagrams):
+            datagram, source = datagrams[at]
             try:
-                receive(datagram, source, now)
+                if len(datagrams) == 1:
+                    self.node.receive(datagram, source, now)
+                    return
+                at += self.node.receive_some(datagrams, at, now)
             except Exception:
                 self._count_error("datagram-error", source=source, datagram=datagram[:64].hex())
+                at += 1
 
     def _flush(self, now: float, apart: bool = False) -> None:
         """Let time pass for the node, tell the layer above, send everything that may leave.

@@ -13,13 +13,14 @@ from exon.addresses import Address
 from exon.frames import Ack, Frame, Slice
 from exon.intervals import IntervalSet
 from exon.options import Options
-from exon.packing import Assembly, BadPacking, Fragment
+from exon.packing import FRAGMENT_HEAD, Assembly, BadPacking, Fragment
 from exon.records import ReceiveRecord
-from exon.wire import encode_ack, encode_frame
+from exon.wire import LOW, encode_frame
 
 _MOST_RANGES = 24  # in one acknowledgement, and said again; the newest, because older ones were said before
 _MOST_FRAMES = 32  # of acknowledgements at a time
 _MOST_OWED = 64  # incarnations to be acknowledged at a time
+_MOST_NUMBERS = 65536  # tokens of each; the others come again
 _MOST_REPLIES = 16  # waiting to leave; more would only be repetitions
 _MOST_PROBE = 60.0
 _UNANSWERED = 4  # probes in a row after which the address is no longer believed: an idle sender closes before that
@@ -64,7 +65,7 @@ class Inbound:
         self.close_probes = 0
         self.last_window = 0  # what the peer was last told there is room for
         self._options = options
-        self._acks: dict[int, IntervalSet] = {}
+        self._acks: dict[int, list[int]] = {}  # by incarnation: tokens to be acknowledged
         self.ack_due: float | None = None  # when an acknowledgement must leave at the latest
         self._unanswered = 0
         self._highest = -1
@@ -107,14 +108,28 @@ class Inbound:
         if acks is None:
             if len(self._acks) >= _MOST_OWED:
                 return  # the token will come again
-            acks = self._acks[r] = IntervalSet()
-        acks.add(s, s + 1)
+            acks = self._acks[r] = []
+        if len(acks) < _MOST_NUMBERS:
+            acks.append(s)
         if self._sliced:
             self._sliced.pop((s, r), None)
         self._highest = max(self._highest, s)
         due = now + delay
         if self.ack_due is None or due < self.ack_due:
             self.ack_due = due
+
+    def owe_many(self, start: int, stop: int, r: int, now: float) -> None:
+        """The same for tokens that came one after the other, in datagrams of their own; at once."""
+        acks = self._acks.get(r)
+        if acks is None:
+            if len(self._acks) >= _MOST_OWED:
+                return
+            acks = self._acks[r] = []
+        if len(acks) < _MOST_NUMBERS:
+            acks += range(start, stop)
+        self._highest = max(self._highest, stop - 1)
+        self._unanswered += stop - start
+        self.ack_due = now
 
     def owe_answer(self, delay: float, now: float) -> None:
         """Something is to be said about the window or about what arrived, after ``delay`` at the latest."""
@@ -139,17 +154,42 @@ class Inbound:
             # What was consumed lately is said again: a lost acknowledgement then costs no retransmission.
             lately = record.slots.gaps(record.base, min(record.sck, self._highest + 1), _MOST_RANGES)
             owed = acks.pop(record.rck, None)
-            if len(lately) == 1 and not acks:  # as nearly always
-                return [encode_ack(record.rck, window, *lately[0])]
             if owed is None or len(lately) < _MOST_RANGES:  # everything that is owed is among them
                 taken = [Ack(record.rck, window, tuple(lately))]
             else:
-                for start, stop in lately:
-                    owed.add(start, stop)
-                taken = _acknowledge(record.rck, window, owed)
+                taken = _acknowledge(record.rck, window, [*lately, *_ranges(owed)])
         for r, owed in acks.items():
-            taken += _acknowledge(r, window, owed)
+            taken += _acknowledge(r, window, _ranges(owed))
         return list(map(encode_frame, taken))
+
+    def plain_ack(self, record: ReceiveRecord | None, window: int) -> list[int] | None:
+        """Everything that is owed as the numbers of a plain datagram: ``r``, ``window``, and ranges; None if it cannot
+        be said like that. It is owed until :meth:`said`.
+        """
+        acks = self._acks
+        if record is None or len(acks) > 1 or (acks and record.rck not in acks):
+            return None
+        start, stop = record.base, self._highest + 1
+        stop = min(stop, record.sck)
+        lowest = record.slots.lowest
+        if lowest is None or lowest >= stop:  # there are no holes
+            length = stop - start
+            if 0 <= length <= LOW:
+                return [record.rck, window, 1, start, length]
+        lately = record.slots.gaps(start, stop, _MOST_RANGES)
+        if len(lately) == _MOST_RANGES:
+            return None
+        numbers = [record.rck, window, len(lately)]
+        for start, stop in lately:
+            numbers += (max(start, stop - LOW), min(stop - start, LOW))
+        return numbers
+
+    def said(self, window: int) -> None:
+        """What :meth:`plain_ack` returned has left."""
+        self.ack_due = None
+        self._unanswered = 0
+        self.last_window = window
+        self._acks = {}
 
     # -- large messages ----------------------------------------------------------------------------------------------
 
@@ -175,6 +215,49 @@ class Inbound:
         if not assembly.complete:
             return None
         del self._assemblies[fragment.first]
+        return assembly.message()
+
+    def further_part(self, s: int, data: bytes | memoryview) -> int | None:
+        """The first number of the message that this fragment, token ``s``, is a part of.
+
+        None if it is the first of them to come, or is not in order, or has no place.
+        """
+        if len(data) <= FRAGMENT_HEAD.size:
+            return None
+        numbers: tuple[int, int, int] = FRAGMENT_HEAD.unpack_from(data)
+        first, parts, total = numbers
+        assembly = self._assemblies.get(first)
+        if assembly is None or assembly.parts != parts or assembly.total != total:
+            return None
+        size = assembly.size + len(data) - FRAGMENT_HEAD.size
+        here = assembly.chunks
+        if not 0 <= s - first < parts or s - first in here or size > total or (len(here) + 1 == parts and size < total):
+            return None
+        return first
+
+    def add_part(self, s: int, first: int, data: bytes | memoryview) -> bytes | None:
+        """Put in a fragment that :meth:`further_part` found to be one; the message, when that was the last one."""
+        assembly = self._assemblies[first]
+        assembly.chunks[s - first] = data[FRAGMENT_HEAD.size :]
+        assembly.size += len(data) - FRAGMENT_HEAD.size
+        if not assembly.complete:
+            return None
+        del self._assemblies[first]
+        return assembly.message()
+
+    def assembly(self, first: int, parts: int, total: int) -> Assembly | None:
+        """A message of which parts are here, if there is such a one."""
+        assembly = self._assemblies.get(first)
+        return assembly if assembly is not None and (assembly.parts, assembly.total) == (parts, total) else None
+
+    def add_parts(self, index: int, first: int, chunks: list[bytes], size: int) -> bytes | None:
+        """Put in consecutive parts that the message takes; the message, when those were the last ones."""
+        assembly = self._assemblies[first]
+        assembly.chunks.update(zip(range(index, index + len(chunks)), chunks, strict=True))
+        assembly.size += size
+        if not assembly.complete:
+            return None
+        del self._assemblies[first]
         return assembly.message()
 
     def closed(self, s: int) -> None:
@@ -237,8 +320,12 @@ class Inbound:
         return not (self._acks or self.replies or self._assemblies or self._sliced) and self.ack_due is None
 
 
-def _acknowledge(r: int, window: int, owed: IntervalSet) -> list[Ack]:
+def _ranges(numbers: list[int]) -> list[tuple[int, int]]:
+    return [(number, number + 1) for number in numbers]
+
+
+def _acknowledge(r: int, window: int, owed: list[tuple[int, int]]) -> list[Ack]:
     """In as many frames as it takes: what is left out now is taken for lost, because later ones are not."""
-    ranges = tuple(owed)[-_MOST_RANGES * _MOST_FRAMES :]
+    ranges = tuple(IntervalSet(owed))[-_MOST_RANGES * _MOST_FRAMES :]
     starts = range(0, len(ranges), _MOST_RANGES)
     return [Ack(r, window, ranges[first : first + _MOST_RANGES]) for first in starts]

@@ -71,6 +71,17 @@ class IntervalSet:
             stops.insert(at, number)
         return True
 
+    def discard_range(self, start: int, stop: int) -> bool:
+        """Take out ``[start, stop)``, if all of it is in, and say whether it was; if not, nothing changes."""
+        starts, stops = self._starts, self._stops
+        at = bisect_right(starts, start) - 1
+        if at < 0 or stops[at] < stop or start >= stop:
+            return False
+        rest = [(low, high) for low, high in ((starts[at], start), (stop, stops[at])) if low < high]
+        starts[at : at + 1] = [low for low, _ in rest]
+        stops[at : at + 1] = [high for _, high in rest]
+        return True
+
     def discard_below(self, number: int) -> None:
         """Take out everything smaller than ``number``."""
         starts, stops = self._starts, self._stops
@@ -111,6 +122,11 @@ class IntervalSet:
         """Take everything out."""
         self._starts.clear()
         self._stops.clear()
+
+    @property
+    def lowest(self) -> int | None:
+        """The lowest number, if there is any."""
+        return self._starts[0] if self._starts else None
 
     @property
     def count(self) -> int:

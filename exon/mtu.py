@@ -23,23 +23,23 @@ class PathMtu:
         self.size = BASE_DATAGRAM
         self._most = most
         self._tries = 0
-        self._due: float | None = None
+        self.probe_at: float | None = None  # when probes are due while sending goes on
 
     def want(self, now: float) -> None:
         """There is much to send: start probing unless that was done."""
-        if self._due is None and self._sizes():
-            self._due = now
+        if self.probe_at is None and self._sizes():
+            self.probe_at = now
             self._tries = 0
 
     def probes(self, now: float, timeout: float) -> list[int]:
         """The sizes to probe now."""
-        if self._due is None or now < self._due:
+        if self.probe_at is None or now < self.probe_at:
             return []
         if self._tries == _TRIES:
-            self._due, self._tries = None, 0
+            self.probe_at, self._tries = None, 0
             return []
         self._tries += 1
-        self._due = now + (max(timeout, 0.05) if self._tries < _TRIES else _AGAIN)
+        self.probe_at = now + (max(timeout, 0.05) if self._tries < _TRIES else _AGAIN)
         return self._sizes()
 
     def _sizes(self) -> list[int]:
@@ -53,8 +53,9 @@ class PathMtu:
     def reset(self) -> None:
         """The path is another one, or has become one: trust nothing."""
         self.size = BASE_DATAGRAM
-        self._due, self._tries = None, 0
+        self.probe_at, self._tries = None, 0
 
-    def deadline(self) -> float | None:
-        """When probes are due while sending goes on."""
-        return self._due
+    @property
+    def is_largest(self) -> bool:
+        """Whether there is no larger size to try."""
+        return not self._sizes()

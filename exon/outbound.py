@@ -26,6 +26,8 @@ _SLICE_HEADER = _TOKEN_HEADER + 9 + 9
 _QUICK_TRIES = 2  # that do not make the next one wait longer, because what waits for slots waits for them
 _CLOSE_TRIES = 8  # at one loss in five each way, one close in three thousand stays unconfirmed
 _SMALL = 1000  # bytes of payload that go into one token, however little room the peer has
+_MOST_FRAGMENTS = 48  # made at a time: no more than leave in one train
+_ANY_TOKEN = 65536  # bytes: more than any token has
 _PROBE_BACKLOG = 1  # datagrams' worth of backlog that make a larger path MTU worth looking for
 
 
@@ -36,6 +38,8 @@ class Cut:
     message: bytes
     chunk: int
     count: int
+    view: memoryview  # of the message, to take parts of it without copying
+    head: bytes = b""  # what stands in front of each of them
     first: int = -1
     done: int = 0  # fragments made
     acked: int = 0  # fragments done with
@@ -74,6 +78,7 @@ class Outbound:
         self._stuck_tries = 0  # in a row
         self._challenged = -float("inf")  # when last
         self._announce = False  # ask for a slot whether it is needed or not, to be heard from where we are now
+        self._least_ample, self._most_ample = options.min_standby // 2, options.max_slots // 2
         self._ample = options.max_slots  # envelopes that are enough in any case, unless much is queued
         self._force = False  # one token may go in spite of the windows, to see whether they still hold
 
@@ -116,7 +121,7 @@ class Outbound:
             whole[id(self._cut)] = self._cut
         for token in tokens:
             if token.whole is None:
-                yield from ((message, True) for message in packing.unpack(token.payload))
+                yield from ((message, True) for message in packing.messages_of(token.kind, token.payload))
         yield from ((cut.message, cut.done > 0) for cut in whole.values())
         yield from ((message, False) for message in self._queue)
 
@@ -149,15 +154,18 @@ class Outbound:
                 cut.acked += 1
                 self.pending_messages -= cut.acked == cut.count
         # Half of _standby, without the price of asking for it.
-        options = self._options
         wanted = int(2 * self.recovery.congestion.window / (self._typical + self._overhead))
-        self._ample = min(options.max_slots // 2, max(options.min_standby // 2, wanted))
+        if wanted < self._least_ample:
+            wanted = self._least_ample
+        self._ample = wanted if wanted < self._most_ample else self._most_ample
         self._touched = now
 
     def set_window(self, window: int) -> None:
         """The peer has room for so many bytes; what it had to turn away goes again when there is some."""
+        if window == self.window and window > _ANY_TOKEN and not self._stuck_tries:
+            return  # as nearly always
         if min(self.window, window) < self.budget:
-            self._resend(self.recovery.refused())
+            self.repeat(self.recovery.refused())
         self.window = window
         self._largest_window = max(self._largest_window, window)
         if self._stuck_tries and self._fits_window:
@@ -190,7 +198,7 @@ class Outbound:
             self.pending_messages -= token.messages
             self.pending_bytes -= token.cost
             if token.whole is None:
-                unknown += packing.unpack(token.payload)
+                unknown += packing.messages_of(token.kind, token.payload)
         self.pending_messages -= len(whole)
         unknown += [cut.message for cut in whole.values()]
         self._ask_anew()
@@ -254,12 +262,22 @@ class Outbound:
         """Whether anything waits to leave."""
         return bool(self._queue or self._again or self._slices or self._cut)
 
+    @property
+    def cutting(self) -> bool:
+        """Whether a message is being sent in parts, and there are more."""
+        return self._cut is not None
+
+    @property
+    def repeats(self) -> bool:
+        """Whether tokens wait to be sent again."""
+        return bool(self._again)
+
     def probes_path(self, now: float) -> bool:
         """Whether to look for a larger path MTU: there is a backlog, or messages have to be cut for want of one."""
         if self._has_cut or self._queued_bytes > _PROBE_BACKLOG * self.mtu.size:
             self._has_cut = False
             self.mtu.want(now)
-        return self.mtu.deadline() is not None
+        return self.mtu.probe_at is not None
 
     def request(self, now: float) -> ReqSlots | None:
         """The request for slots, or for an end, that is due now."""
@@ -278,8 +296,10 @@ class Outbound:
     def has_ample(self, record: SendRecord) -> bool:
         """Whether there are envelopes enough in any case, which is cheaper to find out than how many are missing."""
         envelopes = record.sck - record.env
-        enough = envelopes >= self._ample and self._queued_bytes < envelopes * _SMALL
-        return enough and self._cut is None and not self._announce
+        if envelopes < self._ample or self._announce:
+            return False
+        # Two messages that follow each other fill half a token at the least, or they would share one.
+        return (self._queued_bytes if self._cut is None else self._backlog) < envelopes * self.budget // 2
 
     def _needs_slots(self, record: SendRecord) -> bool:
         return not self.has_ample(record) and self._shortage(record) > 0
@@ -329,7 +349,7 @@ class Outbound:
     @property
     def _next_size(self) -> int:
         """Bytes of payload that the next token will have, at the most."""
-        return len(self._again[0].payload) if self._again else min(self.budget, self._backlog + packing.HEADER)
+        return self._again[0].size if self._again else min(self.budget, self._backlog + packing.HEADER)
 
     def tokens(self, room: int, now: float) -> Iterator[tuple[bytes, list[Token]]]:
         """Encoded frames that fit ``room`` bytes together, each with the token that is on its way with it."""
@@ -339,10 +359,10 @@ class Outbound:
         self._force = False
         first = True
         while not self._slices and (token := self._next_token(record, room, first)) is not None:
-            if len(token.payload) + _TOKEN_HEADER > self.mtu.size - self._overhead:
+            if token.size + _TOKEN_HEADER > self.mtu.size - self._overhead:
                 self._slice(token)
                 break
-            frame = encode_token(token.s, token.r, token.payload)
+            frame = encode_token(token.s, token.r, packing.join(token.kind, token.head, token.payload))
             self._counters.tokens_sent += 1
             room -= len(frame)
             first = False
@@ -353,21 +373,47 @@ class Outbound:
         elif first:
             self.recovery.limited()
 
-    def quick_token(self, record: SendRecord, now: float) -> Token | None:
-        """The next token, if it is as simple as it usually is: one message, which fits, and nothing to send again."""
+    def is_plain(self, record: SendRecord, now: float) -> bool:
+        """Whether nothing but tokens is to be sent, each in a datagram of its own: no request, no probe, no slices."""
+        if self._announce or self._force or self._slices or record.closing:
+            return False
+        if self._needs_slots(record) and (self._asked_at is None or now >= self._ask_deadline()):
+            return False
+        again = self._again
+        if again and again[0].size + _TOKEN_HEADER > self.mtu.size - self._overhead:
+            return False
+        probe_at = self.mtu.probe_at
+        if probe_at is None:
+            return not (self._has_cut or self._queued_bytes > _PROBE_BACKLOG * self.mtu.size) or self.mtu.is_largest
+        return probe_at > now
+
+    def next_token(self, record: SendRecord, now: float) -> Token | None:
+        """The token that leaves next, for a sender that :meth:`is_plain`; None if windows or pacing let none leave."""
         queue = self._queue
-        if len(queue) != 1 or self._again or self._slices or self._cut is not None or self._force:
-            return None
-        size = len(queue[0])
-        if record.env >= record.sck or record.closing or not packing.fits(queue[0], self.budget):
-            return None
+        if len(queue) != 1 or self._again or self._cut is not None:
+            return self._next_token(record, self.mtu.size, True) if self.clear_to_send(now) else None
+        message = queue[0]
+        size = len(message)
         recovery = self.recovery
-        if recovery.in_flight + size + packing.HEADER > self.window or not recovery.may_send(now):
+        if recovery.in_flight + size + packing.HEADER > self.window or not packing.fits(message, self.budget):
+            return self._next_token(record, self.mtu.size, True) if self.clear_to_send(now) else None
+        if record.env >= record.sck or not recovery.may_send(now):
             return None
+        del queue[0]
         self._queued_bytes = 0
         self._typical += (size - self._typical) / 8
-        self._counters.tokens_sent += 1
-        return record.seal(packing.pack([queue.popleft()]), 1, size)
+        return record.seal(message, 1, size, None, packing.WHOLE)
+
+    def next_fragments(self, record: SendRecord, now: float) -> list[Token]:
+        """The fragments that follow one that has just left, as many as may leave now in datagrams of their own."""
+        cut = self._cut
+        recovery = self.recovery
+        if cut is None or self._again or record.env != cut.first + cut.done or not recovery.may_send(now):
+            return []
+        each = cut.chunk + self._overhead
+        room = min(self.window, recovery.congestion.window) - recovery.in_flight
+        number = min(_MOST_FRAGMENTS, cut.count - cut.done, record.envelopes, room // each, recovery.paced(each))
+        return [self._fragment(record, cut) for _ in range(number)]
 
     def _next_token(self, record: SendRecord, room: int, first: bool) -> Token | None:
         again = self._again
@@ -377,7 +423,7 @@ class Outbound:
                 again.popleft()  # acknowledged meanwhile
                 token.queued = False
                 continue
-            if len(token.payload) + _TOKEN_HEADER > room and not first:
+            if token.size + _TOKEN_HEADER > room and not first:
                 return None
             again.popleft()
             token.queued = False
@@ -394,7 +440,7 @@ class Outbound:
             message = queue.popleft()
             self._queued_bytes -= len(message)
             chunk = packing.chunk_size(budget)
-            self._cut = Cut(message, chunk, -(-len(message) // chunk))
+            self._cut = Cut(message, chunk, -(-len(message) // chunk), memoryview(message))
             self._has_cut = True
         if self._cut is not None:
             return self._fragment(record, self._cut)
@@ -408,24 +454,28 @@ class Outbound:
         cost = sum(map(len, messages))
         self._queued_bytes -= cost
         self._typical += (cost - self._typical) / 8
-        return record.seal(packing.pack(messages), len(messages), cost)
+        kind, payload = packing.parts(messages)
+        return record.seal(payload, len(messages), cost, None, kind)
 
     def _fragment(self, record: SendRecord, cut: Cut) -> Token:
         if cut.first < 0:
             cut.first = record.env
+            cut.head = packing.fragment_head(cut.first, cut.count, len(cut.message))
         assert record.env == cut.first + cut.done, "fragments have consecutive numbers"
-        chunk = cut.message[cut.done * cut.chunk : (cut.done + 1) * cut.chunk]
-        payload = packing.pack_fragment(packing.Fragment(cut.first, cut.count, len(cut.message), chunk))
-        self._typical += (len(chunk) - self._typical) / 8
+        start = cut.done * cut.chunk
+        chunk = cut.view[start : start + cut.chunk]
+        size = len(chunk)
+        self._typical += (size - self._typical) / 8
         cut.done += 1
         if cut.done == cut.count:
             self._cut = None
-        return record.seal(payload, 0, len(chunk), cut)
+        return record.seal(chunk, 0, size, cut, packing.FRAGMENT, cut.head)
 
     def _slice(self, token: Token) -> None:
         """Cut a token that was made for a path with larger datagrams."""
         size = self.mtu.size - self._overhead - _RIDE - _SLICE_HEADER
-        total = len(token.payload)
+        payload = packing.join(token.kind, token.head, token.payload)
+        total = len(payload)
         offsets = list(range(0, total, size))
         # Each try begins elsewhere: on a path that always loses the end of a burst, the tries together get all across.
         count = len(offsets)
@@ -434,7 +484,7 @@ class Outbound:
         token.tries += 1
         self._sliced = token
         for offset in offsets[start:] + offsets[:start]:
-            chunk = token.payload[offset : offset + size]
+            chunk = payload[offset : offset + size]
             self._slices.append(encode_frame(Slice(token.s, token.r, offset, total, chunk)))
 
     def _next_slice(self) -> tuple[bytes, list[Token]]:
@@ -450,7 +500,8 @@ class Outbound:
         known = record is not None and record.tokens.get(token.s) is token
         return frame, [token] if known else []
 
-    def _resend(self, tokens: list[Token]) -> None:
+    def repeat(self, tokens: list[Token]) -> None:
+        """These tokens did not leave after all, or have to leave again."""
         for token in tokens:
             if not token.queued:
                 token.queued = True
@@ -462,7 +513,7 @@ class Outbound:
         """After an acknowledgement: what was overtaken goes again."""
         if not self.recovery.in_flight:
             return
-        self._resend(self.recovery.lost(now))
+        self.repeat(self.recovery.lost(now))
         if self.recovery.swallows_large(now):
             self._distrust_path()
 
@@ -471,7 +522,7 @@ class Outbound:
         self.recovery.congestion.datagram = self.mtu.size
         if self._sliced is not None:  # its slices may be too large now: cut it again
             self._slices.clear()
-            self._resend([self._sliced])
+            self.repeat([self._sliced])
             self._sliced = None
 
     def expire(self, now: float) -> None:
@@ -483,7 +534,7 @@ class Outbound:
         self.check_losses(now)
         if overdue:
             self._force = True
-            self._resend(overdue)
+            self.repeat(overdue)
         stuck = self._stuck_at(record)
         if stuck is not None and now >= stuck:
             self._force = True
@@ -530,6 +581,6 @@ class Outbound:
         elif (record.envelopes and (self._queue or self._cut)) or self._again:
             if self.recovery.in_flight < self.recovery.congestion.window and self._fits_window:
                 yield self.recovery.pacer.ready_at
-            probing = self.mtu.deadline()
+            probing = self.mtu.probe_at
             if probing is not None:
                 yield probing

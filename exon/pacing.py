@@ -32,7 +32,7 @@ class Pacer:
         if self.credit > 0:
             return True
         if rate == _UNPACED:
-            self.credit, self._at = 1.0, now
+            self.credit, self._at, self.late = 1.0, now, False
             return True
         # A large datagram must not silence a path for long that only seemed to be slow.
         credit = max(self.credit, -_DEBT * rate) + (now - self._at) * rate

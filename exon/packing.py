@@ -5,8 +5,8 @@ touching the protocol:
 
 * ``DELIVER``: a msgpack array of messages, each a bin;
 * ``WHOLE``: one message, as it is;
-* ``FRAGMENT``: ``[first, parts, total, chunk]``, one of ``parts`` tokens with consecutive numbers beginning at
-  ``first`` that together carry one message of ``total`` bytes.
+* ``FRAGMENT``: three numbers of eight bytes, ``first``, ``parts`` and ``total``, and a chunk: one of ``parts`` tokens
+  with consecutive numbers beginning at ``first`` that together carry one message of ``total`` bytes.
 
 Fragments are acknowledged one by one like any token, so only a lost one is sent again. Memory is bounded by
 *reserving* the whole message when its first fragment comes: a message that was begun can always be completed, and two
@@ -15,20 +15,22 @@ large messages cannot block each other half-way.
 
 from __future__ import annotations
 
-from typing import NamedTuple
+import struct
+from typing import Any, NamedTuple
 
 import msgpack
 from attrs import Factory, define
 
+from exon.wire import FRAGMENT as FRAGMENT  # noqa: PLC0414  # for those who look for kinds here
+from exon.wire import MAX_NUMBER
 from exon.wire import pack as encode
 
 DELIVER = 0
-FRAGMENT = 1
 WHOLE = 2
 
 BIN_HEADER = 5  # the most msgpack puts in front of a bin
 HEADER = 1 + 5  # the kind, and the most that msgpack puts in front of an array
-_FRAGMENT_HEADER = 1 + 1 + 3 * 9 + BIN_HEADER
+FRAGMENT_HEAD = struct.Struct(">QQQ")
 _MIN_CHUNK = 256  # no sender cuts finer, so a message cannot be made to cost more in bookkeeping than in bytes
 
 _READ_ERRORS = (ValueError, TypeError, OverflowError, msgpack.UnpackException, RecursionError)
@@ -44,17 +46,32 @@ class Fragment(NamedTuple):
     first: int
     parts: int
     total: int
-    chunk: bytes
+    chunk: bytes | memoryview
+
+
+def parts(messages: list[bytes]) -> tuple[int, bytes]:
+    """Several whole messages as one payload: its kind, and the rest of it. A message alone is not copied for it."""
+    return (WHOLE, messages[0]) if len(messages) == 1 else (DELIVER, encode(messages))
+
+
+def join(kind: int, *rest: bytes | memoryview) -> bytes:
+    """A payload."""
+    return b"".join((bytes((kind,)), *rest))
 
 
 def pack(messages: list[bytes]) -> bytes:
     """Several whole messages as one payload."""
-    return b"\x02" + messages[0] if len(messages) == 1 else b"\x00" + encode(messages)
+    return join(*parts(messages))
 
 
 def pack_fragment(fragment: Fragment) -> bytes:
     """One fragment as a payload."""
-    return b"\x01" + encode(fragment)
+    return join(FRAGMENT, fragment_head(fragment.first, fragment.parts, fragment.total), fragment.chunk)
+
+
+def fragment_head(first: int, parts: int, total: int) -> bytes:
+    """What stands in front of the chunk of a fragment."""
+    return FRAGMENT_HEAD.pack(first, parts, total)
 
 
 def fits(message: bytes, budget: int) -> bool:
@@ -64,15 +81,20 @@ def fits(message: bytes, budget: int) -> bool:
 
 def chunk_size(budget: int) -> int:
     """How many bytes of a large message go into one fragment of ``budget`` bytes."""
-    return budget - _FRAGMENT_HEADER
+    return budget - 1 - FRAGMENT_HEAD.size
 
 
-def unpack(payload: bytes) -> list[bytes]:
+def unpack(payload: bytes) -> list[Any]:
     """The messages of a ``DELIVER`` or ``WHOLE`` payload."""
-    if payload[0] == WHOLE:
-        return [payload[1:]]
+    return messages_of(payload[0], payload[1:])
+
+
+def messages_of(kind: int, rest: bytes | memoryview) -> list[Any]:
+    """The messages of a payload of this kind, either of them, whose other bytes are ``rest``."""
+    if kind == WHOLE:
+        return [rest]
     try:
-        messages = msgpack.unpackb(memoryview(payload)[1:], use_list=True)
+        messages = msgpack.unpackb(rest, use_list=True)
     except _READ_ERRORS:
         raise BadPacking from None
     if type(messages) is not list or not messages or set(map(type, messages)) != {bytes}:
@@ -82,18 +104,18 @@ def unpack(payload: bytes) -> list[bytes]:
 
 def unpack_fragment(payload: bytes) -> Fragment:
     """The fragment in a ``FRAGMENT`` payload."""
-    try:
-        fields = msgpack.unpackb(memoryview(payload)[1:], use_list=True)
-    except _READ_ERRORS:
-        raise BadPacking from None
-    if type(fields) is not list or len(fields) != 4 or type(fields[3]) is not bytes or not fields[3]:
+    return fragment_of(memoryview(payload)[1:])
+
+
+def fragment_of(rest: bytes | memoryview) -> Fragment:
+    """The fragment in a payload whose bytes after the kind are ``rest``."""
+    if len(rest) <= FRAGMENT_HEAD.size:
         raise BadPacking
-    if any(type(number) is not int or number < 0 for number in fields[:3]):
+    first, parts, total = FRAGMENT_HEAD.unpack_from(rest)
+    chunk = rest[FRAGMENT_HEAD.size :]
+    if first > MAX_NUMBER or not 2 <= parts <= total // _MIN_CHUNK + 1 or not len(chunk) < total <= MAX_NUMBER:
         raise BadPacking
-    fragment = Fragment(*fields)
-    if not (2 <= fragment.parts <= fragment.total // _MIN_CHUNK + 1 and len(fragment.chunk) < fragment.total):
-        raise BadPacking
-    return fragment
+    return Fragment(first, parts, total, chunk)
 
 
 @define(eq=False)
@@ -103,7 +125,7 @@ class Assembly:
     parts: int
     total: int
     size: int = 0
-    chunks: dict[int, bytes] = Factory(dict)
+    chunks: dict[int, bytes | memoryview] = Factory(dict)
 
     def add(self, index: int, fragment: Fragment) -> bool:
         """Put one fragment in its place; False when it contradicts the others."""
@@ -114,6 +136,16 @@ class Assembly:
         self.chunks[index] = fragment.chunk
         self.size += len(fragment.chunk)
         return True
+
+    def takes(self, index: int, number: int, size: int) -> bool:
+        """Whether there is room for so many parts from ``index`` on, which have ``size`` bytes together."""
+        here = self.chunks
+        size += self.size
+        if index < 0 or index + number > self.parts or size > self.total:
+            return False
+        if len(here) + number == self.parts and size < self.total:
+            return False
+        return not any(map(here.__contains__, range(index, index + number)))
 
     @property
     def complete(self) -> bool:

@@ -44,13 +44,20 @@ class Token:
 
     s: int
     r: int
-    payload: bytes
+    payload: bytes | memoryview
     messages: int = 1  # how many messages are done with when it is acknowledged
     cost: int = 0  # how many of their bytes
     whole: object = None  # of a fragment: the message it is a part of
     flight: object = None  # recovery's note on the datagram that carried it last
     queued: bool = False  # waits to be retransmitted
     tries: int = 0  # how often it left in slices
+    kind: int = 0  # of the payload, which is without it
+    head: bytes = b""  # what stands in front of the payload
+
+    @property
+    def size(self) -> int:
+        """Bytes that are to be delivered."""
+        return len(self.head) + len(self.payload)
 
 
 @define(eq=False)
@@ -96,13 +103,21 @@ class SendRecord:
         self.env = self.sck
         return ReqSlots(self.sck, 0, self.sck)
 
-    def seal(self, payload: bytes, messages: int = 1, cost: int = 0, whole: object = None) -> Token:
+    def seal(
+        self,
+        payload: bytes | memoryview,
+        messages: int = 1,
+        cost: int = 0,
+        whole: object = None,
+        kind: int = 0,
+        head: bytes = b"",
+    ) -> Token:
         """Put a payload into the next envelope (lines 29-32 and 70-72)."""
         assert self.env < self.sck, "no envelope left"
         assert self.rck is not None
-        token = Token(self.env, self.rck, payload, messages, cost, whole)
-        self.tokens[self.env] = token
-        self.env += 1
+        s = self.env
+        token = self.tokens[s] = Token(s, self.rck, payload, messages, cost, whole, None, False, 0, kind, head)
+        self.env = s + 1
         return token
 
     def accept(self, frame: Slots, epoch: int) -> bool:
@@ -129,18 +144,23 @@ class SendRecord:
         if epoch != self.epoch:
             return []
         tokens = self.tokens
-        released = []
+        released: list[Token] = []
         for start, stop in ranges:
-            # A range may be of any length: walk the shorter of the two.
-            numbers: Iterable[int]
-            if stop - start <= len(tokens):
-                numbers = range(start, stop)
+            if stop - start == 1:
+                token = tokens.get(start)
+                found = [token] if token is not None else []
             else:
-                numbers = [s for s in tokens if start <= s < stop]
-            for s in numbers:
-                token = tokens.get(s)
-                if token is not None and token.r == r:
-                    released.append(tokens.pop(s))
+                # A range may be of any length; tokens are in ascending order, and few are below what is acknowledged.
+                found = []
+                for s, token in tokens.items():
+                    if s >= stop:
+                        break
+                    if s >= start:
+                        found.append(token)
+            for token in found:
+                if token.r == r:
+                    del tokens[token.s]
+                    released.append(token)
         return released
 
 

@@ -11,6 +11,8 @@ time-out is more often the scheduler than the network.
 from __future__ import annotations
 
 from collections import deque
+from math import ceil
+from typing import Any
 
 from exon.congestion import SHORT, Bottleneck, Congestion
 from exon.delivery import Delivery, Mark
@@ -19,6 +21,8 @@ from exon.records import Token
 from exon.rtt import Rtt
 from exon.wire import BASE_DATAGRAM
 
+_UNPACED = float("inf")
+_ANY_NUMBER = 1 << 30
 _REORDER = 3  # places
 _TRIFLE = 16  # times as much may be on the way as is: too little to learn about the path from
 _SILENT = 3  # time-outs in a row that mean nothing gets through
@@ -74,6 +78,10 @@ class Recovery:
             self.delivery.limit(self.in_flight)  # by ourselves, or by whoever did not let us run
         return ready
 
+    def paced(self, size: int) -> int:
+        """How many datagrams of this size may leave at once, after :meth:`may_send` has said yes."""
+        return _ANY_NUMBER if self.congestion.rate == _UNPACED else max(0, ceil(self.pacer.credit / size))
+
     def sent(self, time: int, size: int, tokens: list[Token], now: float) -> None:
         """A datagram with these tokens leaves."""
         if not self.in_flight:
@@ -122,8 +130,8 @@ class Recovery:
         newest = None
         echoed = self._echoed
         for token in tokens:
-            flight = token.flight
-            if isinstance(flight, Flight):
+            flight: Any = token.flight
+            if flight is not None:
                 token.flight = None
                 flight.outstanding -= 1
                 if not flight.outstanding:
@@ -133,7 +141,9 @@ class Recovery:
                     newest = flight
         self.timeouts = 0
         # What left a round trip ago could be acknowledged by now; what left later still has its time.
-        self._progress = max(self._progress, now - self.rtt.smoothed)
+        progress = now - self.rtt.smoothed
+        if progress > self._progress:
+            self._progress = progress
         before = self.in_flight
         self.in_flight = before - size
         if newest is not None:

@@ -26,7 +26,8 @@ class Rtt:
 
     def sample(self, rtt: float, now: float) -> None:
         """Learn from one measurement, the peer's own delay already taken off."""
-        rtt = max(rtt, 1e-6)
+        if rtt < 1e-6:
+            rtt = 1e-6
         self.latest = rtt
         if not self.samples:
             self.smoothed, self.variation = rtt, rtt / 2
@@ -36,10 +37,12 @@ class Rtt:
             off = rtt - self.smoothed
             self.smoothed += off / 8
             self.variation += ((off if off > 0 else -off) - self.variation) / 4
-            self._min_next = min(self._min_next, rtt)
+            if rtt < self._min_next:
+                self._min_next = rtt
             if rtt <= self.minimum * 1.0625 + _NOISE:
                 self.confirmed = now
-                self.minimum = min(self.minimum, rtt)
+                if rtt < self.minimum:
+                    self.minimum = rtt
             if now - self._min_at > _MIN_WINDOW:
                 self.minimum = self._min_next
                 self._min_next = rtt

@@ -28,12 +28,15 @@ MOST_PROOFS = 16  # of one peer: one for each address that it has lately been at
 _MOST_STRAYS = 256  # answers to nodes we keep no state for, waiting to leave
 
 
+Data = bytes | memoryview  # a part of a datagram that is large enough to be worth not copying is a view of it
+
+
 class Arrived(NamedTuple):
     """Messages that came together and wait for the application."""
 
     peer: Peer | None  # None: from the node itself
     peer_id: str
-    messages: list[bytes]
+    messages: list[Data]
     cost: int
     large: int  # bytes of a reassembled message
 

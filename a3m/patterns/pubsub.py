@@ -17,9 +17,9 @@ are forgotten. It is told the difference in the end, so it may never hear of a s
 from __future__ import annotations
 
 from collections import OrderedDict, defaultdict
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from itertools import count
-from typing import Any, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple, Self
 
 import attrs
 from attrs import define
@@ -27,12 +27,14 @@ from attrs import define
 from a3m.errors import BadIdentifier, BadPayload, MessageTooLarge, NotSupported
 from a3m.flow import Item
 from a3m.ids import SocketId
+from a3m.lanes import LANE
 from a3m.link import Link
 from a3m.messages import FIRST_CONTROL, Malformed
-from a3m.payload import OVERHEAD, Payload, check_size, from_body
+from a3m.payload import OVERHEAD, Payload, check_size, size_of
+from a3m.publications import TOPIC, largest, unfold
 from a3m.signals import Held
 from a3m.socket import Socket
-from a3m.socket_core import WOULD_BLOCK
+from a3m.socket_core import MESSAGE_COST, WOULD_BLOCK
 from a3m.trie import SubscriptionTrie
 from a3m.waiting import call
 from a3m.waitqueue import POLLIN, POLLOUT
@@ -43,9 +45,26 @@ MOST_PREFIX_BYTES = 16 * 1024 * 1024  # of one subscriber, all together
 _MOST_TOPIC = 64 * 1024
 _BATCH_BYTES = 32 * 1024  # prefixes that travel in one message; a longer one travels alone
 _PREFIX = 5  # bytes that a prefix takes in a message besides its own, at the most
+_KNOWN = 4096  # topics of which a publisher remembers who wants them
+_KNOWN_TOPIC = 256  # characters that one of them has at the most
 
 
-class Published(NamedTuple):
+class _Fields(NamedTuple):
+    topic: str
+    payload: Any
+
+
+class _Made(type):
+    """Makes :class:`Published` of a topic and a payload.
+
+    Its constructor could do that, too, but then every one that is made goes through it, which costs twice as much.
+    """
+
+    def __call__(cls, topic: str, payload: Any) -> Any:
+        return _published((topic, payload))
+
+
+class Published(tuple[str, Any], metaclass=_Made):
     """A message and its topic.
 
     >>> import a3m
@@ -59,8 +78,23 @@ class Published(NamedTuple):
     Published(topic='lisbon', payload=b'sunny')
     """
 
-    topic: str
-    payload: Any
+    __slots__ = ()
+    __match_args__ = ("topic", "payload")
+    topic: str = _Fields.topic
+    payload: Any = _Fields.payload
+
+    if TYPE_CHECKING:
+
+        def __new__(cls, topic: str, payload: Any) -> Self:
+            """Whatever they are."""
+
+    def __repr__(self) -> str:
+        """Both by name."""
+        return f"{type(self).__name__}(topic={self[0]!r}, payload={self[1]!r})"
+
+
+# Of a pair, past _Made.
+_published: Callable[[tuple[str, Any]], Published] = type.__call__.__get__(Published)
 
 
 class Subscription(NamedTuple):
@@ -185,18 +219,42 @@ class XPubSocket(Socket):
         self._extents: defaultdict[Link, _Extent] = defaultdict(_Extent)
         self._news: OrderedDict[bytes, _News] = OrderedDict()  # changes that nobody has received yet
         self._groups = count()
+        self._audiences: dict[str, list[Link]] = {}  # who wants a topic, until subscriptions change
+        # What the lane takes: topics, with how many links want them. Every one of these links could send it all.
+        self._reach: dict[str, int] = {}
+        self._reached: set[Link] = set()
+        kind = type(self)
+        self._lane_serves = (
+            self.core.driver is not None
+            and kind.__module__.startswith("a3m.")
+            and kind.prepare is XPubSocket.prepare
+            and kind.try_send is XPubSocket.try_send
+        )
 
     def send(self, topic: str, payload: Payload, *, timeout: float | None = None, require_link: bool = False) -> int:  # type: ignore[override]
         """Publish; how many subscribers it goes to. Waits while one of them has no room."""
+        lane = self._lane
+        if len(lane) < self._limit and type(topic) is str and type(payload) is bytes and len(payload) <= self._small:
+            reached = self._reach.get(topic)
+            if reached:
+                item = topic, payload
+                lane.append(item)
+                if len(lane) <= self._limit or not self._was_too_late(item):
+                    return reached
+            elif reached is not None:
+                return 0
+        return self._publish_or_wait(topic, payload, timeout, require_link)
+
+    def _publish_or_wait(self, topic: str, payload: Payload, timeout: float | None, require_link: bool) -> int:
         item = self.prepare(topic, payload)
         reached: int = call(self, POLLOUT, lambda: self.try_send(item), timeout, require_link)
         return reached
 
     def prepare(self, topic: str, payload: Payload) -> Item:  # type: ignore[override]
-        """Topic and payload as parts of one message."""
+        """Topic and payload as one message."""
         body = super().prepare(payload)
-        item = [topic_bytes(topic), body] if type(body) is bytes else [topic_bytes(topic), *body]
-        return check_size(item, self.core.transport.options.max_message)
+        topic_bytes(topic)  # or it is none
+        return check_size((topic, body), self.core.transport.options.max_message)
 
     def send_many(self, *_: Any, **__: Any) -> int:
         """Each message has a topic of its own, so there is no such call."""
@@ -204,12 +262,105 @@ class XPubSocket(Socket):
 
     def try_send(self, item: Item) -> Any:
         """Send to all subscribers, or to none."""
-        links = [link for link in self._subscriptions.match(item[0]) if link.established]
-        if not all(link.can_send for link in links):
-            return WOULD_BLOCK
+        self.settle()
+        topic = item[0]
+        links = self._audience(topic)
+        for link in links:
+            if not link.can_send:
+                return WOULD_BLOCK
         for link in links:
             self.push(link, item)
+        if self._lane_serves and topic in self._audiences:
+            self._reach[topic] = len(links)
+            self._reached.update(links)
+            if self.open_lane():
+                self.core.lanes[self] = None
         return len(links)
+
+    def _audience(self, topic: str) -> list[Link]:
+        """Who wants a topic."""
+        links = self._audiences.get(topic)
+        if links is None:
+            links = self._subscriptions.match(topic.encode())
+            if len(topic) <= _KNOWN_TOPIC:
+                if len(self._audiences) >= _KNOWN:
+                    self._forget_audiences()
+                self._audiences[topic] = links
+        for link in links:
+            if not link.established:
+                return [link for link in links if link.established]
+        return links
+
+    def _forget_audiences(self) -> None:
+        """Subscriptions change."""
+        self._audiences.clear()
+        self._close_lane()
+
+    # -- many at a time: see a3m.lanes -------------------------------------------------------------------------------
+
+    def settle(self) -> None:
+        """Close the lane, and give what is in it to the links."""
+        self._limit = 0
+        lane = self._lane
+        if lane:
+            self._typical = size_of(lane[-1]) + MESSAGE_COST
+            del lane[: self._push_publications(lane[:])]
+
+    def _push_publications(self, items: list[Item]) -> int:
+        """Send to all who want them, as many as all of these have room for; how many."""
+        audiences = {topic: self._audience(topic) for topic in {*map(TOPIC, items)}}
+        wishes: dict[Link, set[str]] = {}
+        for topic, links in audiences.items():
+            for link in links:
+                wishes.setdefault(link, set()).add(topic)
+        room = min((link.outgoing.credits for link in wishes if link.outgoing is not None), default=len(items))
+        if room < len(items):  # only if threads were too late, who will find out
+            del items[max(0, room) :]
+        if not items:
+            return 0
+        for link, topics in wishes.items():
+            share = items if len(topics) == len(audiences) else [item for item in items if item[0] in topics]
+            if share and link.outgoing is not None:
+                link.outgoing.push_many(share)
+                self._sent += len(share)
+                self.core.data_waits(self, link, len(share) * self._typical)
+        return len(items)
+
+    def open_lane(self) -> bool:
+        """Let messages into the lane for which all who want them have room; whether it is of use now."""
+        if self._lane or self.closed or not self._reach:
+            return bool(self._lane)
+        room = LANE // self._typical
+        flowing = self.core.transport.flowing
+        for link in self._reached:
+            # A link on which nothing is on the way could have a message now, and nobody would ask for one.
+            if link.outgoing is None or not link.can_send or not flowing(link.peer.node):
+                self._close_lane()
+                return False
+            room = min(room, link.outgoing.credits)
+        self._limit = room
+        return True
+
+    def _close_lane(self) -> None:
+        """Have every topic looked at again."""
+        self._limit = 0
+        self._reach.clear()
+        self._reached.clear()
+
+    def withdraw(self, message: Any) -> bool:
+        """A message got into a lane that was full, or being closed; whether it had to be taken out again."""
+        # Before the lane is emptied: who wants the message is found out anew, and that is how many send() tells.
+        if message not in self._lane:
+            return False
+        self._lane.remove(message)
+        return True
+
+    def abandon(self) -> None:
+        """Be closed, and have nothing: what is here belongs to another process."""
+        super().abandon()
+        self._forget_audiences()
+
+    # -- what subscribers say ----------------------------------------------------------------------------------------
 
     def on_control(self, link: Link, type_: int, body: tuple[Any, ...]) -> None:
         """A subscription takes effect before the next message is published."""
@@ -218,6 +369,8 @@ class XPubSocket(Socket):
         add, prefixes = body
         if not all(type(prefix) is bytes and len(prefix) <= _MOST_TOPIC for prefix in prefixes):
             raise Malformed
+        self.settle()
+        self._forget_audiences()
         change = self._subscriptions.add if add else self._subscriptions.discard
         extent = self._extents[link]
         changed = []
@@ -235,6 +388,7 @@ class XPubSocket(Socket):
 
     def on_unlink(self, link: Link, reason: str) -> None:  # noqa: ARG002
         """Its subscriptions go, and nobody waits for it any more."""
+        self._forget_audiences()
         self._extents.pop(link, None)
         self._tell(self._subscriptions.remove_subscriber(link), False, link.peer)
         self.wake(POLLOUT)
@@ -266,6 +420,7 @@ class XPubSocket(Socket):
 
     def can_send_now(self) -> bool:
         """Whether a message to everybody could be sent now; to nobody it always can."""
+        self.settle()
         return all(link.can_send for link in self.established)
 
 
@@ -373,14 +528,21 @@ class XSubSocket(Socket):
 
     def present(self, link: Link, item: Item) -> Published:  # noqa: ARG002
         """The message with its topic."""
-        topic, *parts = item
-        return Published(topic.decode(errors="replace"), from_body(parts[0] if len(parts) == 1 else parts))
+        published: Published = item
+        return published if type(item[1]) is bytes else Published(item[0], tuple(item[1]))
 
-    def on_message(self, link: Link, items: list[Item]) -> None:
+    def present_many(self, links: list[Link], items: list[Item]) -> Iterable[Any]:
+        """They were made for the application when they came."""
+        plain = not any(link.incoming is None or link.incoming.mixed for link in links)
+        return items if plain else super().present_many(links, items)
+
+    def read_run(self, first: Any, run: Any) -> tuple[list[Item], bool]:
         """Only messages with a topic count."""
-        if any(type(item) is not list or item[0] is None or len(item) < 2 for item in items):
-            raise Malformed
-        super().on_message(link, items)
+        return unfold(first, run, _published)
+
+    def largest(self, run: list[Item], plain: bool) -> int:
+        """With its topic."""
+        return largest(run, plain)
 
     def can_send_now(self) -> bool:
         """Subscriptions need no credit."""

@@ -113,7 +113,7 @@ def test_a_datagram_that_makes_the_protocol_raise_takes_no_other_with_it(
 
 def test_one_bad_datagram_of_a_train_or_event_of_many(opened: Opener, monkeypatch: pytest.MonkeyPatch) -> None:
     a = opened("a")
-    monkeypatch.setattr(a._node, "receive", Once(a._node.receive))
+    monkeypatch.setattr(a._node, "receive_some", Once(a._node.receive_some))
     monkeypatch.setattr(a._engine, "_tell", Once(a._engine._tell))
     events = [PeerUnreachable("x", 1.0), PeerUnreachable("y", 1.0)]
     with a._lock:

@@ -16,13 +16,13 @@ def test_begins_with_what_every_path_carries_and_probes_nothing_unasked() -> Non
     mtu = PathMtu(LARGEST)
     assert mtu.size == BASE_DATAGRAM == 1200
     assert mtu.probes(100.0, 0.1) == []
-    assert mtu.deadline() is None
+    assert mtu.probe_at is None
 
 
 def test_all_larger_sizes_leave_at_once() -> None:
     mtu = PathMtu(LARGEST)
     mtu.want(5.0)
-    assert mtu.deadline() == 5.0
+    assert mtu.probe_at == 5.0
     assert mtu.probes(5.0, 0.1) == list(SIZES)
     assert mtu.probes(5.05, 0.1) == []
 
@@ -48,9 +48,9 @@ def test_lost_probes_leave_three_times_and_again_after_a_minute() -> None:
     for now in (0.6, 30.0, 60.3):
         assert mtu.probes(now, 0.2) == []
         mtu.want(now)
-    assert mtu.deadline() == pytest.approx(60.4)
+    assert mtu.probe_at == pytest.approx(60.4)
     assert mtu.probes(60.5, 0.2) == []  # the minute is over; there must be something to send to begin again
-    assert mtu.deadline() is None
+    assert mtu.probe_at is None
     mtu.want(61.0)
     assert mtu.probes(61.0, 0.2) == [size for size in SIZES if size > 1452]
 
@@ -59,7 +59,7 @@ def test_a_short_timeout_does_not_make_probes_hasty() -> None:
     mtu = PathMtu(LARGEST)
     mtu.want(0.0)
     mtu.probes(0.0, 0.002)
-    assert mtu.deadline() == 0.05
+    assert mtu.probe_at == 0.05
 
 
 def test_the_limit_is_kept() -> None:
@@ -75,7 +75,7 @@ def test_the_limit_is_kept() -> None:
 def test_with_no_larger_size_allowed_there_is_nothing_to_want() -> None:
     mtu = PathMtu(BASE_DATAGRAM)
     mtu.want(0.0)
-    assert mtu.deadline() is None
+    assert mtu.probe_at is None
 
 
 @pytest.mark.parametrize("size", [0, 1, 1199, 1300, 9000, MAX_DATAGRAM, 2**63 - 1])
@@ -94,7 +94,7 @@ def test_a_reset_goes_back_and_may_probe_at_once() -> None:
     mtu.probed(LARGEST)
     mtu.reset()
     assert mtu.size == BASE_DATAGRAM
-    assert mtu.deadline() is None
+    assert mtu.probe_at is None
     mtu.want(1.0)
     assert mtu.probes(1.0, 0.1) == list(SIZES)
 
@@ -112,13 +112,13 @@ class AnyPath(RuleBasedStateMachine):
     @rule(later=st.sampled_from([0.0, 0.05, 1.0, 70.0]))
     def probe(self, later: float) -> None:
         self.now += later
-        due = self.mtu.deadline()
+        due = self.mtu.probe_at
         sizes = self.mtu.probes(self.now, 0.1)
         assert all(self.mtu.size < size <= self.most for size in sizes)
         if sizes:
             assert due is not None
             assert due <= self.now
-            after = self.mtu.deadline()
+            after = self.mtu.probe_at
             assert after is not None
             assert after >= self.now + 0.05
 

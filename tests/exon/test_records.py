@@ -45,7 +45,7 @@ class Receiver:
 
 def sent(token: Token) -> TokenFrame:
     """A token as it leaves, now or later."""
-    return TokenFrame(token.s, token.r, token.payload)
+    return TokenFrame(token.s, token.r, bytes(token.payload))
 
 
 def pair(n: int = 2, clock: int = 0) -> tuple[Records, SendRecord, Receiver]:

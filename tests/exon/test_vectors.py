@@ -11,7 +11,19 @@ import pytest
 
 from exon import packing
 from exon.packing import BadPacking, Fragment
-from exon.wire import SHORT, Header, Malformed, decode, decode_short, encode, encode_frame, is_short, seal_short
+from exon.wire import (
+    CLOSING,
+    SHORT,
+    Header,
+    Malformed,
+    decode,
+    decode_short,
+    encode,
+    encode_frame,
+    is_plain,
+    is_short,
+    seal_short,
+)
 from tests.vectors import generate
 from tests.vectors.generate import frame_from_json, frame_to_json
 
@@ -57,6 +69,19 @@ def test_short(vector: dict[str, Any]) -> None:
     decoded = decode_short(data)
     assert decoded[:4] == (vector["proof"], time % 2**32, echo % 2**32, min(delay, 2**32 - 1))
     assert decoded.flags == vector["flags"] | SHORT
+    assert decoded.frames == frames
+
+
+@pytest.mark.parametrize("vector", named(load("plain.json")))
+def test_plain(vector: dict[str, Any]) -> None:
+    frames = [frame_from_json(form) for form in vector["frames"]]
+    time, echo, delay = vector["times"]
+    data = bytes.fromhex(vector["datagram"])
+    assert generate.plain(vector["proof"], (time, echo, delay), frames, vector["flags"] & CLOSING) == data
+    assert is_plain(data)
+    decoded = decode_short(data)
+    assert decoded[:4] == (vector["proof"], time % 2**32, echo % 2**32, min(delay, 2**32 - 1))
+    assert decoded.flags == vector["flags"]
     assert decoded.frames == frames
 
 

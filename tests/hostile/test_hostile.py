@@ -187,7 +187,15 @@ def test_damaged_copies_of_a_conversation_do_not_disturb_it(seed: int) -> None:
         pair.b.receive(said, dice.choice((A, ENEMY)), pair.now)  # and one that is whole, a second time
     pair.talk(10.0)
     assert sorted(pair.received) == sorted(("a", message) for message in wanted)
-    assert pair.b.stats().dropped.keys() <= {"checksum", "magic", "version", "truncated", "unproven"}
+    assert pair.b.stats().dropped.keys() <= {
+        "checksum",
+        "magic",
+        "version",
+        "truncated",
+        "unproven",
+        "short",
+        "frame",
+    }
 
 
 def test_claims_of_many_strangers_and_many_lives_stay_within_the_limits() -> None:

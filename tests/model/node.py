@@ -203,7 +203,7 @@ class Node:
         send = receive = None
         record = self.send_record
         if record is not None:
-            tokens = tuple(TokenState(token.s, token.r, token.payload) for token in record.tokens.values())
+            tokens = tuple(TokenState(token.s, token.r, bytes(token.payload)) for token in record.tokens.values())
             send = SendState(record.sck, record.env, record.rck, record.epoch, record.requested, record.closing, tokens)
         received = self.receive_record
         if received is not None:
@@ -330,7 +330,7 @@ class Node:
     def _retransmit(self, step: Step) -> None:
         record = self._own_record()
         token = record.tokens[step.number]
-        self._emitted.append(TokenFrame(token.s, self.variant.stamp(record, token), token.payload))
+        self._emitted.append(TokenFrame(token.s, self.variant.stamp(record, token), bytes(token.payload)))
 
     def _probe(self, _step: Step) -> None:
         self._emitted.append(self.records.probe(self._peers_record()))
@@ -365,15 +365,15 @@ class Node:
                 self._on_token(step.frame)
             case Ack(r, _, ranges):
                 for token in self.records.on_ack(self.peer, EPOCHS[self.peer], r, ranges):
-                    self.released |= bit_of(token.payload)
+                    self.released |= bit_of(bytes(token.payload))
             case ClosedFrame():
                 self.records.on_closed(self.peer, EPOCHS[self.peer], step.frame)
             case Gone(r):
                 for token in self.records.on_gone(self.peer, EPOCHS[self.peer], r):
-                    self.unknown |= bit_of(token.payload)
+                    self.unknown |= bit_of(bytes(token.payload))
                     if token.r != r:
                         self._breach(
-                            Property.FATE, f"{self.name}: {token.payload.decode()} of r={token.r} by GONE({r})"
+                            Property.FATE, f"{self.name}: {bytes(token.payload).decode()} of r={token.r} by GONE({r})"
                         )
             case _:
                 raise TypeError(step.frame)

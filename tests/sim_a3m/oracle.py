@@ -176,7 +176,7 @@ class Oracle:
         def published(item: Any) -> Any:
             self.pushed = []
             reached = try_send(item)
-            wanted = [link for link, prefixes in wishes.items() if any(map(item[0].startswith, prefixes))]
+            wanted = [link for link, prefixes in wishes.items() if any(map(item[0].encode().startswith, prefixes))]
             wanted = [link for link in wanted if link.established]
             if reached is not WOULD_BLOCK and (set(self.pushed) != set(wanted) or len(self.pushed) != reached):
                 names = [str(link.peer) for link in self.pushed], [str(link.peer) for link in wanted]

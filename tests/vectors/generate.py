@@ -29,7 +29,20 @@ from exon.frames import (
     TokenFrame,
 )
 from exon.packing import Fragment
-from exon.wire import CLOSING, MAX_NUMBER, VERSION, Header, encode, encode_frame, seal_short
+from exon.wire import (
+    ACK,
+    CLOSING,
+    MAX_NUMBER,
+    SHORT,
+    TOKEN,
+    VERSION,
+    WIDE,
+    Header,
+    encode,
+    encode_frame,
+    seal_plain,
+    seal_short,
+)
 
 HERE = Path(__file__).parent
 HEADER = Header("a", "b", 11, 22, 33, 44, 55, 66, 77)
@@ -170,6 +183,72 @@ def shorts() -> list[dict[str, Any]]:
     ]
 
 
+def plains() -> list[dict[str, Any]]:
+    """Plain datagrams: one acknowledgement, one token, or both, with narrow and with wide numbers."""
+    token, large = TokenFrame(5, 40, packing.pack([b"hello"])), TokenFrame(2**32, 2**40, packing.pack([b""]))
+    fragment = TokenFrame(8, 40, packing.pack_fragment(Fragment(7, 2, 513, b"z" * 257)))
+    top = TokenFrame(MAX_NUMBER, MAX_NUMBER, packing.pack([b"x", b"y"]))
+    ack, far = Ack(40, 4194304, ((5, 8), (9, 10))), Ack(MAX_NUMBER - 1, 0, ((2**40, 2**40 + 2**32 - 1),))
+    cases: list[tuple[str, int, tuple[int, int, int], list[Frame], int]] = [
+        ("a token", 44, (55, 66, 77), [token], 0),
+        ("an acknowledgement", 44, (55, 66, 77), [ack], 0),
+        ("an acknowledgement and a token", 2**40, (2_000_000, 1_999_000, 250), [ack, token], 0),
+        ("an acknowledgement of nothing", 44, (55, 66, 77), [Ack(40, 9, ())], 0),
+        (
+            "an acknowledgement with the most ranges",
+            44,
+            (1, 2, 3),
+            [Ack(40, 9, tuple((4 * i, 4 * i + 2) for i in range(32)))],
+            0,
+        ),
+        ("a fragment", 44, (55, 66, 77), [fragment], 0),
+        ("closing", 44, (55, 66, 77), [ack, token], CLOSING),
+        ("a token with wide numbers", 44, (55, 66, 77), [large], 0),
+        ("an acknowledgement with wide numbers", 44, (55, 66, 77), [far], 0),
+        (
+            "both, with the largest numbers, and times that are cut",
+            MAX_NUMBER,
+            (2**40 + 7, 2**33 + 9, 2**40),
+            [far, top],
+            0,
+        ),
+    ]
+    return [
+        {
+            "name": name,
+            "datagram": plain(proof, times, frames, flags).hex(),
+            "flags": plain(proof, times, frames, flags)[3],
+            "proof": proof,
+            "times": list(times),
+            "frames": [frame_to_json(frame) for frame in frames],
+        }
+        for name, proof, times, frames, flags in cases
+    ]
+
+
+def plain(proof: int, times: tuple[int, int, int], frames: list[Frame], flags: int = 0) -> bytes:
+    """A plain datagram with these frames."""
+    time, echo, delay = times
+    numbers = [proof, time % 2**32, echo % 2**32, min(delay, 2**32 - 1)]
+    flags |= SHORT
+    ranges, payload, wide = 0, b"\0", False
+    for frame in frames:
+        if isinstance(frame, Ack):
+            flags |= ACK
+            ranges = len(frame.ranges)
+            numbers += frame.r, frame.window, ranges
+            for start, stop in frame.ranges:
+                numbers += start, stop - start
+            wide = wide or max(frame.r, *[start for start, _ in frame.ranges], 0) >= 2**32
+        else:
+            assert isinstance(frame, TokenFrame)
+            flags |= TOKEN
+            payload = frame.payload
+            numbers += frame.s, frame.r, payload[0]
+            wide = wide or max(frame.s, frame.r) >= 2**32
+    return seal_plain(flags | WIDE if wide else flags, ranges, numbers, b"", payload[1:])
+
+
 def tolerated() -> list[dict[str, Any]]:
     """What this version does not write but must read."""
     cases: list[tuple[str, bytes, int]] = [
@@ -266,7 +345,7 @@ def payloads() -> list[dict[str, Any]]:
     good += [
         {
             "payload": packing.pack_fragment(fragment).hex(),
-            "fragment": {**fragment._asdict(), "chunk": fragment.chunk.hex()},
+            "fragment": {**fragment._asdict(), "chunk": chunk.hex()},
         }
         for fragment in (Fragment(7, 2, 512, chunk), Fragment(MAX_NUMBER, 3, 70000, chunk))
     ]
@@ -276,10 +355,10 @@ def payloads() -> list[dict[str, Any]]:
         b"\x00\x91\xa1x",
         b"\x00\x05",
         b"\x01",
-        b"\x01\x90",
-        b"\x01" + msgpack.packb([0, 1, 512, chunk]),
+        b"\x01" + struct.pack(">QQQ", 0, 2, 512),
     ]
-    bad += [b"\x01" + msgpack.packb(fields) for fields in ([0, 4, 512, chunk], [0, 2, 256, chunk], [0, 2, 512, b""])]
+    fields = [(0, 1, 512), (0, 4, 512), (0, 2, 256), (2**63, 2, 512), (0, 2, 2**63)]
+    bad += [b"\x01" + struct.pack(">QQQ", *numbers) + chunk for numbers in fields]
     return good + [{"payload": payload.hex(), "bad": True} for payload in bad]
 
 
@@ -287,6 +366,7 @@ FILES = {
     "frames.json": frames,
     "headers.json": headers,
     "short.json": shorts,
+    "plain.json": plains,
     "tolerated.json": tolerated,
     "malformed.json": malformed,
     "payloads.json": payloads,
