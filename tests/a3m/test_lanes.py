@@ -413,7 +413,8 @@ def test_answers_of_a_router_pass_the_lane_and_arrive_once(
         return [int(dealer.recv(timeout=PATIENCE)) for _ in range(count)]
 
     for taken in [in_background(take, dealer) for dealer in dealers]:
-        assert sorted(result(taken)) == list(range(count))
+        answers: list[int] = result(taken)
+        assert sorted(answers) == list(range(count))
     for served in serving:
         result(served)
     for asked in asking:
