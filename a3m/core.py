@@ -104,6 +104,7 @@ class Core:
         self.outbox: dict[str, Outbox] = {}
         self.speakers: dict[Link, LinkEnd] = {}  # have more to say as soon as the outbox is empty
         self.dirty: dict[Link, SocketCore] = {}
+        self._addressees: set[str] = set()  # the nodes that they are for
         self._retries: list[tuple[float, int, LinkEnd, Link]] = []
         self._retry_order = count()
         self._round_at: float | None = None
@@ -150,6 +151,7 @@ class Core:
         if self._round_at is None:
             self._round_at = self.time() + _ROUND
         self.outbox.setdefault(peer.node, Outbox()).add(type_, mine, data)
+        self._addressees.add(peer.node)
 
     def answer(
         self, sender: SocketId, peer: SocketId, type_: int, mine: int, yours: int, body: tuple[Any, ...]
@@ -175,6 +177,7 @@ class Core:
     def control_waits(self, socket: LinkEnd, link: Link) -> None:
         """A link has something to say that is not data; it is asked for it when there is room."""
         self.speakers[link] = socket
+        self._addressees.add(link.peer.node)
 
     def link_gone(self, link: Link) -> None:
         """A link has nothing more to say."""
@@ -188,6 +191,7 @@ class Core:
     def data_waits(self, socket: SocketCore, link: Link, size: int) -> None:
         """A link has messages to send, of about so many bytes."""
         self.dirty[link] = socket
+        self._addressees.add(link.peer.node)
         self.unsent += size
 
     def schedule(self, socket: LinkEnd, link: Link) -> None:
@@ -221,13 +225,7 @@ class Core:
     @property
     def busy(self) -> bool:
         """Whether something is on the way already to everybody there is more for, and will be answered soon."""
-        flowing = self.transport.flowing
-        for link in self.dirty:
-            if not flowing(link.peer.node):
-                return False
-        if not (self.speakers or self.outbox):
-            return True
-        return all(flowing(link.peer.node) for link in self.speakers) and all(map(flowing, self.outbox))
+        return all(map(self.transport.flowing, self._addressees))
 
     # -- the verbs ---------------------------------------------------------------------------------------------------
 
@@ -316,6 +314,7 @@ class Core:
             socket.abandon()
         for waiting in (self._events, self.watchers, self._lookups, self.outbox, self.speakers, self.dirty):
             waiting.clear()
+        self._addressees.clear()
         for known in (self.sockets, self.conversations, self.lanes):
             known.clear()
 
@@ -367,6 +366,11 @@ class Core:
                     del self.dirty[link]
             self._publications.forget()
         self.unsent = 0
+        self._addressees.clear()
+        if self.dirty or self.speakers or self.outbox:
+            self._addressees.update(self.outbox)
+            for links in (self.dirty, self.speakers):
+                self._addressees.update(link.peer.node for link in links)
         if lanes:
             for socket in list(lanes):
                 if not socket.open_lane():

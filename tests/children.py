@@ -1,4 +1,4 @@
-"""Work in the child of a fork()."""
+"""Work in the child of a fork(), and what the main thread of a process does."""
 
 from __future__ import annotations
 
@@ -36,3 +36,17 @@ def refused(call: Callable[[], object], error: type[Exception]) -> bool:
     except error:
         return True
     return False
+
+
+def main_thread_sleeps() -> bool:
+    """Whether the main thread of this process waits for something, asked a hundred times in a row.
+
+    A signal that comes when it is about to wait, and before it does, wakes nobody: Python notes it and looks at it when
+    the wait is over. No program can do anything about it but ask for it again.
+    """
+    return all(_state() == "S" for _ in range(100))
+
+
+def _state() -> str:
+    with open(f"/proc/self/task/{os.getpid()}/stat") as file:
+        return file.read().rpartition(")")[2].split()[0]

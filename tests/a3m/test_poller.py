@@ -24,6 +24,7 @@ from hypothesis.stateful import RuleBasedStateMachine, invariant, precondition, 
 from a3m.errors import PollError
 from a3m.poller import MAX_NESTING, POLLET, POLLEXCLUSIVE, POLLONESHOT, Poller, poll
 from a3m.waitqueue import POLLERR, POLLHUP, POLLIN, POLLOUT, WaitEntry, WaitQueue
+from tests.children import main_thread_sleeps
 from tests.exon.endpoints import PATIENCE, eventually, in_background
 
 MODES = [0, POLLET, POLLONESHOT, POLLET | POLLONESHOT, POLLEXCLUSIVE, POLLET | POLLEXCLUSIVE]
@@ -538,6 +539,7 @@ def test_an_interrupted_wait_leaves_nothing_behind_and_loses_nothing() -> None:
 
     def interrupt() -> None:
         asleep(poller, 1)
+        eventually(main_thread_sleeps)
         os.kill(os.getpid(), signal.SIGINT)
 
     with Poller() as poller:

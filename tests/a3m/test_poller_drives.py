@@ -101,6 +101,7 @@ def test_an_interrupt_ends_it(call: str) -> None:
     script = f"""
     import os, signal, threading
     import a3m
+    from tests.children import main_thread_sleeps
 
     signal.signal(signal.SIGINT, signal.default_int_handler)
     with a3m.Node("a", bind="127.0.0.1:0") as node, a3m.Poller() as poller:
@@ -108,7 +109,7 @@ def test_an_interrupt_ends_it(call: str) -> None:
         poller.add(pull, a3m.POLLIN)
 
         def press():
-            while node._engine._leader is None:
+            while node._engine._leader is None or not main_thread_sleeps():
                 pass
             os.kill(os.getpid(), signal.SIGINT)
 

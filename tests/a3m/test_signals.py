@@ -163,13 +163,14 @@ def test_an_interrupt_ends_a_call_that_waits() -> None:
     script = """
     import os, signal, threading
     import a3m
+    from tests.children import main_thread_sleeps
 
     signal.signal(signal.SIGINT, signal.default_int_handler)
     with a3m.Node("a", bind="127.0.0.1:0") as node:
         pull = node.pull("in")
 
         def press():
-            while not pull.stats().waiting:
+            while not pull.stats().waiting or not main_thread_sleeps():
                 pass
             os.kill(os.getpid(), signal.SIGINT)
 

@@ -153,7 +153,7 @@ class Transport:
     def has_room(self, peer: str, size: int) -> bool:
         return self.open
 
-    def deliveries(self) -> Iterator[tuple[str, list[bytes]]]:
+    def views(self) -> Iterator[tuple[str, list[bytes]]]:
         arrived, self.arrived = self.arrived, []
         yield from arrived
 
