@@ -86,7 +86,7 @@ class Arrivals:
             inbound.heard = inbound.arrived = now
             inbound.newest = time
             inbound.probes = 0
-            self._hear_echo(peer, inbound, echo, delay, now)
+            self._hear_echo(peer, inbound, echo, delay, time, now)
             newest = True
         else:
             newest = self._hear(peer, Header(*constant, time, echo, delay), source, now)
@@ -251,7 +251,7 @@ class Arrivals:
             inbound = state.life(peer, epoch, source, True, now)
             assert inbound is not None, "a proven life is worth any other"
         outbound = peer.outbound
-        self._hear_echo(peer, inbound, header.echo, header.delay, now)
+        self._hear_echo(peer, inbound, header.echo, header.delay, header.time, now)
         if not inbound.hear(header.time, source, now):
             return False  # an old one: it may say something new, but not where the peer is
         inbound.proof, inbound.shown = header.tag, header.proof
@@ -277,14 +277,14 @@ class Arrivals:
             outbound.moved()
         return True
 
-    def _hear_echo(self, peer: Peer, inbound: Inbound, echo: int, delay: int, now: float) -> None:
+    def _hear_echo(self, peer: Peer, inbound: Inbound, echo: int, delay: int, time: int, now: float) -> None:
         """A sign of life came, and how long that took."""
         outbound = peer.outbound
         if echo > inbound.echoed:
             inbound.echoed = echo
             record = self._state.records.send.get(peer.id)
             if record is None or record.epoch is None or record.epoch == inbound.epoch:
-                outbound.recovery.echoed(echo, delay, int(now * 1e6), now)
+                outbound.recovery.echoed(echo, delay, time, int(now * 1e6), now)
         peer.waiting_since = now if outbound.pending_messages else None
         peer.reported = False
         peer.located()

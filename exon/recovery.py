@@ -56,6 +56,8 @@ class Recovery:
         self._loss_at: float | None = None
         self._progress = 0.0  # when something last left, or should have for what was acknowledged last
         self._echoed = 0  # the newest datagram known to have arrived
+        self._arrived = 0.0  # when it did, by the peer's clock
+        self._ahead = 0.0  # of our clock when we heard that, what the peer's showed when it arrived
         self._path_since = 0  # what left until then left for another path
         self._large_lost = 0  # since a large datagram was last acknowledged
         self._large_lost_since = 0.0
@@ -77,7 +79,7 @@ class Recovery:
     def sent(self, time: int, size: int, tokens: list[Token], now: float) -> None:
         """A datagram with these tokens leaves."""
         if not self.in_flight:
-            self.delivery.begin(now)
+            self.delivery.begin(now, now + self._ahead)
         flight = Flight(time, now, size, tokens, self.delivery.mark)
         for token in tokens:
             if token.flight is not None:
@@ -103,11 +105,13 @@ class Recovery:
         self.rtt.restart()
         self.congestion.restart(self.rtt)
 
-    def echoed(self, echo: int, delay: int, microseconds: int, now: float) -> None:
-        """A datagram that echoes our timestamp ``echo`` arrived."""
+    def echoed(self, echo: int, delay: int, time: int, microseconds: int, now: float) -> None:
+        """A datagram of the peer's ``time`` arrived, which echoes our timestamp ``echo``."""
         if echo <= self._echoed or echo > microseconds:
             return  # nothing new, or nothing we ever sent
         self._echoed = echo
+        self._arrived = (time - delay) / 1e6
+        self._ahead = self._arrived - now
         self.timeouts = 0
         if echo <= self._path_since:
             return  # it tells of the path that was
@@ -141,7 +145,7 @@ class Recovery:
                 self._large_lost = 0
             if newest.time > self._path_since:
                 delivery, congestion = self.delivery, self.congestion
-                delivery.arrived(size, newest.mark, newest.sent, self.rtt.minimum, now)
+                delivery.arrived(size, newest.mark, newest.sent, self.rtt.minimum, self._arrived)
                 # Where nothing is paced, and the application asks for a fraction of what may be on the way, there is
                 # nothing to be learnt. (A paced path has to be learnt from trickles, too: one bad sample may be all.)
                 paced = self.rtt.minimum >= SHORT

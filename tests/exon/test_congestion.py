@@ -61,7 +61,7 @@ class Path:
                 self.now = max(self._leaves_at, self.now)
                 self._leaves_at = self.now + size / self.control.rate
                 if not self.in_flight:
-                    self.delivery.begin(self.now)
+                    self.delivery.begin(self.now, self.now)
                 waits = max(0.0, self.free_at - self.now)
                 self.longest = max(self.longest, waits)
                 arrives = waits * self.bandwidth <= self.queue
@@ -170,7 +170,7 @@ def test_noise_of_milliseconds_does_not_shrink_the_window_of_a_short_path() -> N
     for step in range(2000):
         now = 1.0 + step * 0.01
         rtt.sample(0.00005 if step % 10 == 0 else 0.008, now)
-        delivery.begin(now - 0.008)
+        delivery.begin(now - 0.008, now - 0.008)
         delivery.arrived(65487, delivery.mark, now - 0.008, rtt.minimum, now)
         control.on_acked(65487, 65487, delivery, rtt, now)
     assert control.window >= 16 * 65487
@@ -196,7 +196,7 @@ def test_another_path_begins_anew() -> None:
 def test_it_never_grows_beyond_64_mib() -> None:
     control, rtt, delivery = Bottleneck(), Rtt(), Delivery()
     rtt.sample(1.0, 1.0)
-    delivery.begin(1.0)
+    delivery.begin(1.0, 1.0)
     for step in range(1, 20):
         delivery.arrived(1 << 30, delivery.mark, float(step), 1.0, step + 1.0)
         control.on_acked(1 << 30, 1 << 30, delivery, rtt, step + 1.0)
