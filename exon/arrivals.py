@@ -102,12 +102,14 @@ class Arrivals:
                     self._tokens.on_token(header, frame, source, now)
             elif type(frame) is Ack:
                 acks = True
-                self._on_ack(peer, inbound.epoch, frame, newest, now)
+                self._on_ack(peer, inbound.epoch, frame, newest, echo, now)
             else:
                 header = header or Header(*constant, time, echo, delay)
                 self._on_frame(header, flags, frame, newest, source, now)
         if tokens:
-            inbound.count_datagram(now)
+            inbound.count_datagram(now, peer.outbound.recovery.paced)
+        if not (acks or tokens):
+            peer.outbound.recovery.told(echo)
         if (acks or newest) and peer.outbound.recovery.in_flight:
             peer.outbound.check_losses(now)
         state.ready[peer.id] = peer
@@ -202,7 +204,7 @@ class Arrivals:
                 acks = True
                 peer = state.peers.get(header.source)
                 if peer is not None:
-                    self._on_ack(peer, header.source_epoch, frame, newest, now)
+                    self._on_ack(peer, header.source_epoch, frame, newest, header.echo, now)
             else:
                 self._on_frame(header, flags, frame, newest, source, now)
         peer = state.peers.get(header.source)
@@ -210,7 +212,9 @@ class Arrivals:
             if tokens:
                 inbound = peer.inbounds.get(header.source_epoch)
                 if inbound is not None:
-                    inbound.count_datagram(now)
+                    inbound.count_datagram(now, peer.outbound.recovery.paced)
+            if not (acks or tokens):
+                peer.outbound.recovery.told(header.echo)
             if acks or newest:
                 peer.outbound.check_losses(now)
             state.ready[peer.id] = peer
@@ -355,8 +359,9 @@ class Arrivals:
         if answer is not None:
             self._state.reply(header, answer, source, now)
 
-    def _on_ack(self, peer: Peer, epoch: int, frame: Ack, newest: bool, now: float) -> None:
+    def _on_ack(self, peer: Peer, epoch: int, frame: Ack, newest: bool, echo: int, now: float) -> None:
         outbound = peer.outbound
+        outbound.recovery.told(echo)
         record = self._state.records.send.get(peer.id)
         if record is not None:
             released = record.release(epoch, frame.r, frame.ranges)

@@ -41,11 +41,11 @@ class Departures:
         token = outbound.quick_token(record, now)
         if token is None:
             return None
-        frames = [encode_token(token.s, token.r, token.payload)]
-        if inbound.ack_due is not None:
-            frames[:0] = inbound.take_acks(peer.receive_record(inbound.epoch), peer.window)
-        datagram, time = self._assemble(peer, inbound.epoch, address, frames, now, familiar=True)
         recovery = outbound.recovery
+        frames = [encode_token(token.s, token.r, token.payload)]
+        if inbound.ack_due is not None and (not recovery.paced or now >= inbound.told_at + recovery.ack_interval):
+            frames[:0] = self._owed(peer, inbound, now)
+        datagram, time = self._assemble(peer, inbound.epoch, address, frames, now, familiar=True)
         recovery.sent(time, len(datagram[1]), [token], now)
         recovery.limited()  # by the application: there is nothing more
         if peer.waiting_since is None:
@@ -82,10 +82,22 @@ class Departures:
                 inbound.probe(closing, now)
                 frames.append(encode_frame(self._state.records.probe(record, peer.window)))
         due = inbound.ack_due
-        if due is not None and (due <= now or not peer.outbound.idle):
+        if due is not None and (frames or due <= now or self._rides(peer, inbound, now)):
             familiar = not frames
-            return frames + inbound.take_acks(peer.receive_record(inbound.epoch), peer.window), familiar
+            return frames + self._owed(peer, inbound, now), familiar
         return frames, not frames
+
+    @staticmethod
+    def _rides(peer: Peer, inbound: Inbound, now: float) -> bool:
+        """Whether an acknowledgement that need not leave yet had better do so with what else may leave.
+
+        Where it is not due for every second datagram, it would not be due for every one that goes the other way.
+        """
+        outbound = peer.outbound
+        recovery = outbound.recovery
+        if not recovery.paced:
+            return not outbound.idle
+        return outbound.has_more and now >= inbound.told_at + recovery.ack_interval
 
     def _tokens(
         self, peer: Peer, epoch: int, frames: list[bytes], familiar: bool, now: float
@@ -98,10 +110,12 @@ class Departures:
             return
         if epoch and outbound.probes_path(now):
             for size in outbound.mtu.probes(now, outbound.recovery.rtt.timeout):
-                yield self._assemble(peer, epoch, address, [encode_frame(Probe(size))], now, size)[0]
+                probe = [*self._owed(peer, peer.inbounds.get(epoch), now), encode_frame(Probe(size))]
+                yield self._assemble(peer, epoch, address, probe, now, size)[0]
         while True:
             request = outbound.request(now)
             if request is not None:
+                frames += self._owed(peer, peer.inbounds.get(epoch), now)
                 frames.append(encode_frame(request))
                 familiar = False
             tokens: list[Token] = []
@@ -126,6 +140,18 @@ class Departures:
                 outbound.recovery.limited()  # by the application
                 return
             frames, familiar = [], True
+
+    @staticmethod
+    def _owed(peer: Peer, inbound: Inbound | None, now: float) -> list[bytes]:
+        """The acknowledgements for one life, to leave now.
+
+        What is no mere token leaves with them: it tells which of the peer's datagrams have come, so what it does not
+        acknowledge would be taken for lost (:meth:`exon.recovery.Recovery.told`).
+        """
+        if inbound is None or inbound.ack_due is None:
+            return []
+        inbound.told_at = now
+        return inbound.take_acks(peer.receive_record(inbound.epoch), peer.window)
 
     def _assemble(
         self,

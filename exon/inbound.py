@@ -20,6 +20,9 @@ from exon.wire import encode_ack, encode_frame
 _MOST_RANGES = 24  # in one acknowledgement, and said again; the newest, because older ones were said before
 _MOST_FRAMES = 32  # of acknowledgements at a time
 _MOST_OWED = 64  # incarnations to be acknowledged at a time
+_EVERY = 2  # datagrams: as often as that where round trips are short
+_SELDOM = 64  # datagrams: as seldom as that where they are paced, unless time or a gap asks for it
+_OVERTAKEN = 3  # datagrams after which what they overtook is lost (see recovery), so the sender should know
 _MOST_REPLIES = 16  # waiting to leave; more would only be repetitions
 _MOST_PROBE = 60.0
 _UNANSWERED = 4  # probes in a row after which the address is no longer believed: an idle sender closes before that
@@ -66,7 +69,9 @@ class Inbound:
         self._options = options
         self._acks: dict[int, IntervalSet] = {}
         self.ack_due: float | None = None  # when an acknowledgement must leave at the latest
+        self.told_at = -float("inf")  # when one last did
         self._unanswered = 0
+        self._gap = 0  # datagrams until one that is missing is to be told as lost; 0 if none is
         self._highest = -1
         self._probed = now
         self._ask_now = False
@@ -111,7 +116,10 @@ class Inbound:
         acks.add(s, s + 1)
         if self._sliced:
             self._sliced.pop((s, r), None)
-        self._highest = max(self._highest, s)
+        if s > self._highest:
+            if s > self._highest + 1 and not self._gap:
+                self._gap = _OVERTAKEN
+            self._highest = s
         due = now + delay
         if self.ack_due is None or due < self.ack_due:
             self.ack_due = due
@@ -122,10 +130,18 @@ class Inbound:
         if self.ack_due is None or due < self.ack_due:
             self.ack_due = due
 
-    def count_datagram(self, now: float) -> None:
-        """A datagram with tokens came: every second one is answered at once."""
+    def count_datagram(self, now: float, paced: bool) -> None:
+        """A datagram with tokens came: some are answered at once, the others in time (:meth:`owe`).
+
+        Where round trips are long in relation to what an acknowledgement costs, one for a quarter of a round trip is
+        enough, and one when something is missing.
+        """
         self._unanswered += 1
-        if self._unanswered >= 2:
+        if self._gap:
+            self._gap -= 1
+            if not self._gap:
+                self.ack_due = now
+        if self._unanswered >= (_SELDOM if paced else _EVERY):
             self.ack_due = now
 
     def take_acks(self, record: ReceiveRecord | None, window: int) -> list[bytes]:

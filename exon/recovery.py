@@ -1,9 +1,9 @@
 """Which datagrams are on the way, which are lost, and when to try again.
 
 A datagram is known by its timestamp. The receiver echoes the newest one it has seen, so the sender knows exactly
-which datagram an answer is about, retransmissions included. A token is *lost* when a datagram sent three or more
-places later has arrived, or any later one and 9/8 of a round trip has passed; a second copy that is lost, too, is
-noticed in the same way. When no answer comes at all, the oldest
+which datagram an answer is about, retransmissions included. A token that is not acknowledged is *lost* when a datagram
+sent three or more places later has arrived, or any later one and 9/8 of a round trip has passed; a second copy that is
+lost, too, is noticed in the same way. When no answer comes at all, the oldest
 token goes again as a probe; only repeated silence declares everything lost, because on a busy machine one silent
 time-out is more often the scheduler than the network.
 """
@@ -56,11 +56,23 @@ class Recovery:
         self._loss_at: float | None = None
         self._progress = 0.0  # when something last left, or should have for what was acknowledged last
         self._echoed = 0  # the newest datagram known to have arrived
+        self._told = 0  # the newest of which we know whether its tokens have
         self._arrived = 0.0  # when it did, by the peer's clock
         self._ahead = 0.0  # of our clock when we heard that, what the peer's showed when it arrived
         self._path_since = 0  # what left until then left for another path
         self._large_lost = 0  # since a large datagram was last acknowledged
         self._large_lost_since = 0.0
+
+    @property
+    def paced(self) -> bool:
+        """Whether the path is long enough for timers: not one of less than a millisecond, or not known yet to be."""
+        return self.rtt.minimum >= SHORT
+
+    @property
+    def ack_interval(self) -> float:
+        """How often the peer's tokens are acknowledged at least: what comes in a quarter of a round trip together."""
+        rtt = self.rtt
+        return (rtt.minimum if rtt.minimum >= SHORT else rtt.smoothed) / 4
 
     def may_send(self, now: float) -> bool:
         """Whether the path has room for a datagram, and it is time for one."""
@@ -120,6 +132,14 @@ class Recovery:
         if rtt.samples == 1:
             self.congestion.restart(rtt)
 
+    def told(self, echo: int) -> None:
+        """What arrived with datagrams up to ``echo``, our timestamp, is acknowledged by now.
+
+        A datagram that has tokens and no acknowledgement echoes what has come without saying what was in it.
+        """
+        if self._told < echo <= self._echoed:
+            self._told = echo
+
     def acked(self, tokens: list[Token], now: float) -> None:
         """These tokens were acknowledged and are gone."""
         size = 0
@@ -148,8 +168,7 @@ class Recovery:
                 delivery.arrived(size, newest.mark, newest.sent, self.rtt.minimum, self._arrived)
                 # Where nothing is paced, and the application asks for a fraction of what may be on the way, there is
                 # nothing to be learnt. (A paced path has to be learnt from trickles, too: one bad sample may be all.)
-                paced = self.rtt.minimum >= SHORT
-                if paced or not delivery.limited or _TRIFLE * before >= congestion.window:
+                if self.paced or not delivery.limited or _TRIFLE * before >= congestion.window:
                     congestion.on_acked(size, before, delivery, self.rtt, now)
 
     def dropped(self, tokens: list[Token]) -> None:
@@ -176,7 +195,7 @@ class Recovery:
     def lost(self, now: float) -> list[Token]:
         """The tokens that must be taken for lost now."""
         self._loss_at = None
-        flights, echoed = self._flights, self._echoed
+        flights, echoed = self._flights, self._told
         gone: list[Token] = []
         while flights and flights[0].time < echoed:
             flight = flights[0]
@@ -206,7 +225,7 @@ class Recovery:
         """The tokens that had arrived but found no room; there is room now."""
         tokens: list[Token] = []
         for flight in self._flights:
-            if flight.time > self._echoed:
+            if flight.time > self._told:
                 break
             self._give_up(flight, tokens, None)
         return tokens

@@ -81,7 +81,7 @@ class Tokens:
             self._state.counters.dropped["impossible token"] += 1
 
     def _ack_delay(self, peer: Peer) -> float:
-        return min(self._state.options.max_ack_delay, peer.outbound.recovery.rtt.smoothed / 4)
+        return min(self._state.options.max_ack_delay, peer.outbound.recovery.ack_interval)
 
     # -- delivery: the handlers of payload kinds ---------------------------------------------------------------------
 

@@ -119,6 +119,30 @@ def test_random_loss_alone_does_not_shrink_the_rate(loss: float) -> None:
     assert path.control.rate >= 0.97 * path.bandwidth * (1.0 if path.control.phase is not Phase.EMPTY else 0.5)
 
 
+def test_rate_and_window_are_those_of_the_phase_from_its_beginning_on() -> None:
+    path = Path()
+    path.run(1.0)
+    seen = set()
+    for _ in range(5000):
+        path.run(0.0002)
+        control = path.control
+        seen.add(control.phase)
+        if control.phase is Phase.UP:
+            assert control.rate > 1.2 * control.bandwidth
+        elif control.phase is Phase.DOWN:
+            assert control.rate < 1.1 * control.bandwidth
+            assert control.window < 1.5 * path.capacity
+        elif control.phase is Phase.CRUISE:
+            assert control.window > 1.8 * path.capacity
+    assert {Phase.UP, Phase.DOWN, Phase.CRUISE} <= seen
+
+
+def test_what_probing_loses_is_not_what_the_path_always_loses() -> None:
+    path = Path(queue=0.05 * 12.5e6 * 0.04)
+    path.run(10.0)
+    assert (path.control._usual_loss or 0.0) < 0.005
+
+
 def test_an_overrun_buffer_bounds_what_is_on_the_way() -> None:
     path = Path(queue=0.1 * 12.5e6 * 0.04)
     path.run(5.0)

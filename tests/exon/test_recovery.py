@@ -40,6 +40,7 @@ class Path:
     def echo(self, time: int) -> None:
         """An answer to the datagram of that time comes now."""
         self.recovery.echoed(time, 0, int(self.now * 1e6), int(self.now * 1e6), self.now)
+        self.recovery.told(time)
 
     def measure(self) -> None:
         """One round trip, so that the time-outs are those of the path."""
@@ -388,6 +389,7 @@ def test_processes_that_are_late_do_not_make_a_path_look_faster() -> None:
             delay = int(1e6 * (answered - arrived))
             # Its clock began elsewhere.
             recovery.echoed(time, delay, int(1e6 * (answered + 77.0)), int(1e6 * path.now), path.now)
+            recovery.told(time)
             recovery.acked([token], path.now)
             rates.append(recovery.delivery.rate)
         while begin + sent * spacing <= path.now:
@@ -412,7 +414,9 @@ def test_a_lost_acknowledgement_costs_no_retransmission_when_another_follows() -
         return False
 
     wire.lose = first_ack
-    wire.send("a", "b", *[bytes(900)] * 6)
+    wire.send("a", "b", *[bytes(900)] * 3)
+    wire.run(0.01)
+    wire.send("a", "b", *[bytes(900)] * 3)
     wire.run(2)
     assert lost
     assert len(wire.got["b"]) == 7
