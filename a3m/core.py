@@ -31,7 +31,7 @@ from a3m.link_machine import State
 from a3m.messages import DATA, ERROR, FLOW, LOW, SHORT_FIELDS, Malformed, Message, Reply
 from a3m.outbox import Outbox
 from a3m.payload import OVERHEAD
-from a3m.runs import RUN_BYTES, run_length
+from a3m.runs import RUN_BYTES, RUN_HEADER, run_length
 from a3m.stats import NodeStats
 from exon.addresses import Address
 from exon.errors import MessageTooLarge
@@ -389,11 +389,15 @@ class Core:
         """Send what a link has, in runs; False when the transport is full."""
         outgoing = link.outgoing
         assert outgoing is not None
+        node = link.peer.node
+        most = self._run_bytes
+        datagram = self.transport.message_budget(node)
+        if datagram is not None:
+            most = min(most, datagram - RUN_HEADER)
         while outgoing.queue:
-            node = link.peer.node
             if node in self._outbox or self.transport.closing or not self.transport.has_room(node, RUN_BYTES):
                 return False
-            first, run = outgoing.next_run(run_length(outgoing, self._run_bytes))
+            first, run = outgoing.next_run(run_length(outgoing, most))
             body: tuple[Any, ...]
             if link.confirmed:
                 body = (DATA, link.mine & LOW, link.theirs, first, run)

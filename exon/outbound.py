@@ -239,6 +239,13 @@ class Outbound:
         return min(path, max(_SMALL, half))
 
     @property
+    def message_budget(self) -> int | None:
+        """The largest message that fits one token on this path; None where a lost one is back before it is missed."""
+        if not self.recovery.paced:
+            return None
+        return self.budget - packing.HEADER - packing.BIN_HEADER
+
+    @property
     def _standby(self) -> int:
         """N: envelopes to keep in reserve (000, section 3.5.1).
 
