@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any, NamedTuple
 
-from attrs import Factory, define
+from attrs import Factory, define, field
 
 from a3m.flow import Incoming, Outgoing
 from a3m.ids import SocketId
@@ -68,6 +68,11 @@ class Link:
     control_sent: int = 0
     control_next: int = 0
     control_early: dict[int, Message] = Factory(dict)  # control messages that overtook others
+    name: str = field(init=False)  # the peer's, as it is written
+
+    def __attrs_post_init__(self) -> None:
+        """Write it once."""
+        self.name = str(self.peer)
 
     @property
     def established(self) -> bool:

@@ -11,7 +11,7 @@ from typing import TypeVar
 
 from a3m.errors import PollError
 from a3m.pollable import ALWAYS, Pollable, check_events, check_limit, check_pollable
-from a3m.sleeper import Sleeper
+from a3m.sleeper import Sleeper, core_of
 from a3m.waitqueue import WaitEntry
 
 P = TypeVar("P", bound=Pollable)
@@ -61,9 +61,10 @@ def poll(
             if held:
                 found = [(pollable, held), *_holding(wanted[queued:], limit - 1)]
                 break
+        core = next(filter(None, (core_of(pollable) for pollable, _ in wanted)), None)
         in_time = True
         while not found and in_time:
-            in_time = sleeper.sleep(deadline)
+            in_time = sleeper.sleep(deadline, core)
             found = _holding(wanted, limit)
         return found
     finally:

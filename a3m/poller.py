@@ -29,12 +29,13 @@ from typing import Any
 import attrs
 from attrs import frozen
 
+from a3m.core import Core
 from a3m.errors import PollError
 from a3m.nesting import MAX_NESTING, Place
 from a3m.poll_once import poll
 from a3m.pollable import POLLET, POLLEXCLUSIVE, POLLONESHOT, Pollable, check_flags, check_limit, check_pollable
 from a3m.ready_list import Item, ReadyList
-from a3m.sleeper import Sleeper
+from a3m.sleeper import Sleeper, core_of
 from a3m.waitqueue import POLLHUP, POLLIN, WaitEntry
 from exon import forks
 
@@ -106,6 +107,7 @@ class Poller:
         self._items: dict[int, Item] = {}  # by identity, since objects may be equal or not hashable
         self._ready = ReadyList()
         self._place = Place()
+        self._core: Core | None = None  # the node that a thread drives while it waits: the first there was
         forks.register(self)
 
     def __enter__(self) -> Poller:
@@ -143,6 +145,7 @@ class Poller:
             if isinstance(pollable, Poller):
                 self._place.put(pollable._place)
             self._items[id(pollable)] = item
+            self._core = self._core or core_of(pollable)
             try:
                 held = pollable.poll_events(item)
                 if held & POLLHUP:
@@ -214,6 +217,7 @@ class Poller:
         """In the child of a fork(), the poller is its parent's, as the objects are that it waits for."""
         self._ready.abandon()
         self._items.clear()
+        self._core = None
         self._place = Place()
 
     # ── waiting ──────────────────────────────────────────────────────────────────────────────────────────────────────
@@ -245,7 +249,7 @@ class Poller:
         try:
             in_time = True
             while not found and in_time:
-                in_time = self._ready.sleep(entry, sleeper, deadline)
+                in_time = self._ready.sleep(entry, sleeper, deadline, self._core)
                 found = self._harvest(limit)
             return found
         finally:
@@ -343,6 +347,8 @@ class Poller:
     def _drop(self, item: Item) -> None:
         """Forget an item. Its wait queue tells the next in line what an exclusive one has taken and not reported."""
         del self._items[id(item.pollable)]
+        if self._core is not None and self._core is core_of(item.pollable):
+            self._core = next(filter(None, (core_of(other.pollable) for other in self._items.values())), None)
         self._ready.drop(item)
         if isinstance(item.pollable, Poller):
             self._place.take_out(item.pollable._place)

@@ -18,6 +18,7 @@ from itertools import islice
 from threading import Lock
 from time import monotonic
 
+from a3m.core import Core
 from a3m.pollable import ALWAYS, POLLET, POLLEXCLUSIVE, POLLONESHOT, Pollable
 from a3m.sleeper import Sleeper
 from a3m.waitqueue import EVENTS, POLLHUP, POLLIN, WaitEntry, WaitQueue
@@ -107,13 +108,13 @@ class ReadyList:
         entry = WaitEntry(POLLIN | POLLHUP, wake, exclusive=True)
         return entry
 
-    def sleep(self, entry: WaitEntry, sleeper: Sleeper, deadline: float | None) -> bool:
-        """Wait in the queue, unless there is something to do; whether there is still time."""
+    def sleep(self, entry: WaitEntry, sleeper: Sleeper, deadline: float | None, core: Core | None) -> bool:
+        """Wait in the queue, driving a node, unless there is something to do; whether there is still time."""
         with self._lock:
             if self._items or self.closed:
                 return deadline is None or monotonic() < deadline
             self._waiters.add(entry)
-        if sleeper.sleep(deadline):
+        if sleeper.sleep(deadline, core):
             return True
         with self._lock:
             self._waiters.remove(entry)

@@ -62,14 +62,11 @@ class Uninterrupted:
     def __enter__(self) -> Self:
         """Put it off, if there is a handler in Python."""
         if get_ident() == _main:
-            self._put_off()
+            handler = _signal.getsignal(_SIGINT)
+            if callable(handler):
+                self._handler = handler
+                _signal.signal(_SIGINT, self._note)
         return self
-
-    def _put_off(self) -> None:
-        handler = _signal.getsignal(_SIGINT)
-        if callable(handler):
-            self._handler = handler
-            _signal.signal(_SIGINT, self._note)
 
     def _note(self, _: int, frame: FrameType | None) -> None:
         self.came, self._frame = True, frame
@@ -116,7 +113,10 @@ class Held(Uninterrupted):
     def __enter__(self) -> Self:
         """Put it off, and wait for the lock."""
         if get_ident() == _main:
-            self._put_off()
+            handler = _signal.getsignal(_SIGINT)
+            if callable(handler):
+                self._handler = handler
+                _signal.signal(_SIGINT, self._note)
         self._lock.acquire()
         return self
 

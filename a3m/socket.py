@@ -6,6 +6,7 @@ from collections.abc import Iterable, Iterator
 from types import TracebackType
 from typing import Any, Self
 
+from a3m.core import Core
 from a3m.errors import Closed, LinkClosed, NoLinks
 from a3m.ids import SocketId
 from a3m.lanes import Lanes
@@ -262,6 +263,11 @@ class LinkHandle:
         """Made by :meth:`Socket.link_to`."""
         self._socket = socket
         self._link = link
+
+    @property
+    def core(self) -> Core:
+        """The node."""
+        return self._socket.core
 
     @property
     def peer(self) -> SocketId:

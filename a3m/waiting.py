@@ -126,10 +126,10 @@ def _lead(
     if not driver.begin():
         return False
     entry = _Leading(driver, events | POLLHUP, socket.is_exclusive(events))
-    turn, time = driver.turn, socket.core.time
+    queue, turn, time = socket.wait_queue, driver.turn, socket.core.time
     leaving = True
     try:
-        socket.wait_queue.add(entry)
+        queue.add(entry)
         if signals is not None:
             signals.wake = driver.interrupt
         while not entry.woken:
@@ -142,7 +142,7 @@ def _lead(
         leaving = (signals is not None and signals.came) or (deadline is not None and deadline <= time())
     finally:
         driver.end()
-        socket.wait_queue.remove(entry)
+        queue.remove(entry)
         if entry.woken and leaving:
             socket.pass_on(events)
     return True

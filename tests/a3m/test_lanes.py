@@ -6,7 +6,7 @@ import pytest
 
 import a3m
 from a3m.lanes import LANE, SMALL
-from tests.a3m.nodes import Nodes, at, eventually, in_background, linked, result
+from tests.a3m.nodes import PATIENCE, Nodes, at, eventually, in_background, linked, result
 
 MANY = 20_000
 
@@ -373,3 +373,71 @@ def test_many_at_a_time_may_be_of_any_kind(nodes: Nodes) -> None:
     with pytest.raises(a3m.BadPayload):
         push.send_many([b"fine", "not fine"])  # type: ignore[list-item]
     assert push.send_many([]) == 0
+
+
+# ── answers of a ROUTER ──────────────────────────────────────────────────────────────────────────────────────────────
+
+
+@pytest.mark.parametrize("capacity", [3, 20, 1000])
+def test_answers_of_a_router_pass_the_lane_and_arrive_once(
+    nodes: Nodes, monkeypatch: pytest.MonkeyPatch, capacity: int
+) -> None:
+    a, b = nodes.pair()
+    router = b.router("router")
+    dealers = [a.dealer(f"dealer{number}", capacity=capacity) for number in range(2)]
+    for dealer in dealers:
+        linked(dealer, router)
+    passed: list[object] = []
+    settle = type(router).settle
+
+    def counting(self: a3m.RouterSocket) -> None:
+        if self._limit:
+            passed.extend(self._lane[: self._limit])
+        settle(self)
+
+    monkeypatch.setattr(type(router), "settle", counting)
+    count = 3000
+
+    def serve() -> None:
+        for _ in range(count):
+            question = router.recv(timeout=PATIENCE)
+            router.send(question.payload, to=question.route, timeout=PATIENCE)
+
+    serving = [in_background(serve) for _ in dealers]
+    asking = [
+        in_background(dealer.send_many, [b"%d" % number for number in range(count)], timeout=PATIENCE)
+        for dealer in dealers
+    ]
+
+    def take(dealer: a3m.DealerSocket) -> list[int]:
+        return [int(dealer.recv(timeout=PATIENCE)) for _ in range(count)]
+
+    for taken in [in_background(take, dealer) for dealer in dealers]:
+        answers: list[int] = result(taken)
+        assert sorted(answers) == list(range(count))
+    for served in serving:
+        result(served)
+    for asked in asking:
+        assert result(asked) == count
+    assert passed or capacity == 3
+    assert router.stats().sent == 2 * count
+
+
+def test_an_answer_in_the_lane_is_sent_before_its_link_ends(nodes: Nodes) -> None:
+    a, b = nodes.pair()
+    router, dealer = b.router("router"), a.dealer("dealer")
+    linked(dealer, router)
+    dealer.send(b"?", timeout=PATIENCE)
+    route = router.recv(timeout=PATIENCE).route
+    with b._core.lock:  # as if something were on the way
+        router._named["a/dealer"] = next(iter(router._links.values()))
+        router._limit = 2
+        b._core.lanes[router] = None
+    router.send(b"in the lane", to=route)
+    assert router._lane
+    with pytest.raises(a3m.NoRoute):
+        router.send(b"to nobody", to="a/nobody")
+    router.unlink("a/dealer")
+    assert dealer.recv(timeout=PATIENCE) == b"in the lane"
+    with pytest.raises(a3m.NoRoute):
+        router.send(b"too late", to=route)
