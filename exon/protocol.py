@@ -406,6 +406,9 @@ class Node:
             if peer.address is None:
                 self._look_up(peer, now)
             when = now + _SOON
+            ready_at = peer.outbound.recovery.pacer.ready_at
+            if now < ready_at < when:  # it has just said no
+                when = ready_at
         if when is not None and when < peer.wakes_at:
             peer.wakes_at = when
             heappush(self._timers, (when, peer.id))
