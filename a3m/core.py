@@ -32,7 +32,7 @@ from a3m.messages import DATA, ERROR, FLOW, LOW, SHORT_FIELDS, Malformed, Messag
 from a3m.outbox import Outbox
 from a3m.payload import OVERHEAD
 from a3m.publications import Runs
-from a3m.runs import RUN_BYTES, run_length
+from a3m.runs import RUN_BYTES, RUN_HEADER, run_length
 from a3m.stats import NodeStats
 from exon.addresses import Address
 from exon.errors import MessageTooLarge
@@ -399,6 +399,10 @@ class Core:
         """Send what a link has, in runs; False when the transport is full."""
         outgoing, transport, node = link.outgoing, self.transport, link.peer.node
         assert outgoing is not None
+        most = self._run_bytes
+        datagram = transport.message_budget(node)
+        if datagram is not None:
+            most = min(most, datagram - RUN_HEADER)
         while outgoing.queue:
             if node in self.outbox or transport.closing or not transport.has_room(node, RUN_BYTES):
                 return False
@@ -406,9 +410,9 @@ class Core:
             waiting = len(outgoing.queue)
             if isinstance(outgoing.queue[0], tuple):  # what is published
                 first = outgoing.sent - waiting
-                run, encoded = self._publications.next(outgoing.queue, self._run_bytes)
+                run, encoded = self._publications.next(outgoing.queue, most)
             else:
-                first, run = outgoing.next_run(1 if waiting == 1 else run_length(outgoing, self._run_bytes))
+                first, run = outgoing.next_run(1 if waiting == 1 else run_length(outgoing, most))
             body: tuple[Any, ...]
             if link.confirmed:
                 body = (DATA, link.mine & LOW, link.theirs, first, run)

@@ -1,4 +1,10 @@
-"""How many messages make up a run: consecutive ones of a link that travel as one message of the transport."""
+"""How many messages make up a run: consecutive ones of a link that travel as one message of the transport.
+
+A run that is larger than a datagram travels in fragments, and arrives when the last of them does. Where loss is cheap
+to mend, and nothing but the cost of a run counts, runs are as long as the largest datagram. Elsewhere they are no
+longer than what the path carries in one (:meth:`exon.protocol.Node.message_budget`): a lost datagram then delays what
+is in it, and not dozens of messages that have arrived, and the receiver holds no half of anything.
+"""
 
 from __future__ import annotations
 
@@ -8,7 +14,8 @@ from itertools import accumulate
 from a3m.flow import Item, Outgoing
 from a3m.payload import size_of
 
-RUN_BYTES = 60_000  # a run is about one large datagram; a larger message is a run of its own
+RUN_BYTES = 60_000  # the most in a run, about one large datagram; a larger message is a run of its own
+RUN_HEADER = 32  # bytes of a run besides its messages, on a link that both ends know to be established
 _RUN_MESSAGES = 4096
 _ITEM = 12  # bytes that a message takes in a run besides its own, at the most
 

@@ -129,7 +129,9 @@ class Arrivals:
         message = inbound.add_parts(s + 1 - first, first, chunks, size)
         if message is not None:
             self._tokens.put_large(peer, message)
-        inbound.owe_many(s + 1, s + 1 + number, r, now)
+        paced = peer.outbound.recovery.paced
+        inbound.owe_many(s + 1, s + 1 + number, r, self._tokens.ack_delay(peer), now)
+        inbound.count_datagrams(number, paced, now)
         return number
 
     def _receive_short(self, short: Short, source: Address, now: float) -> None:
@@ -154,7 +156,7 @@ class Arrivals:
             inbound.heard = inbound.arrived = now
             inbound.newest = time
             inbound.probes = 0
-            self._hear_echo(peer, inbound, echo, delay, now)
+            self._hear_echo(peer, inbound, echo, delay, time, now)
             newest = True
         else:
             newest = self._hear(peer, Header(*constant, time, echo, delay), source, now)
@@ -169,12 +171,14 @@ class Arrivals:
                 self._tokens.on_token(header, frame.s, frame.r, frame.payload[0], frame.payload[1:], source, now)
             elif type(frame) is Ack:
                 acks = True
-                self._on_ack(peer, inbound.epoch, frame, newest, now)
+                self._on_ack(peer, inbound.epoch, frame, newest, echo, now)
             else:
                 header = header or Header(*constant, time, echo, delay)
                 self._on_frame(header, flags, frame, newest, source, now)
         if tokens:
-            inbound.count_datagram(now)
+            inbound.count_datagrams(1, peer.outbound.recovery.paced, now)
+        if not (acks or tokens):
+            peer.outbound.recovery.told(echo)
         if (acks or newest) and peer.outbound.recovery.in_flight:
             peer.outbound.check_losses(now)
         state.ready[peer.id] = peer
@@ -202,7 +206,7 @@ class Arrivals:
             inbound.heard = inbound.arrived = now
             inbound.newest = time
             inbound.probes = 0
-            self._hear_echo(peer, inbound, echo, delay, now)
+            self._hear_echo(peer, inbound, echo, delay, time, now)
             newest = True
         else:
             newest = self._hear(peer, Header(*constant, max(0, time), max(0, echo), delay), source, now)
@@ -213,6 +217,7 @@ class Arrivals:
         if flags & ACK:
             r, window, ranges = numbers[4:7]
             at = 7 + 2 * ranges
+            outbound.recovery.told(echo)
             record = state.records.send.get(peer.id)
             if record is not None:
                 released = record.release(inbound.epoch, r, ranges_of(numbers, ranges))
@@ -227,7 +232,7 @@ class Arrivals:
             if not self._tokens.take_quickly(peer, inbound, s, r, kind, data, now):
                 header = Header(*constant, max(0, time), max(0, echo), delay)
                 self._tokens.on_token(header, s, r, kind, data, source, now)
-            inbound.count_datagram(now)
+            inbound.count_datagrams(1, outbound.recovery.paced, now)
         if outbound.recovery.in_flight:
             outbound.check_losses(now)
         state.ready[peer.id] = peer
@@ -322,7 +327,7 @@ class Arrivals:
                 acks = True
                 peer = state.peers.get(header.source)
                 if peer is not None:
-                    self._on_ack(peer, header.source_epoch, frame, newest, now)
+                    self._on_ack(peer, header.source_epoch, frame, newest, header.echo, now)
             else:
                 self._on_frame(header, flags, frame, newest, source, now)
         peer = state.peers.get(header.source)
@@ -330,7 +335,9 @@ class Arrivals:
             if tokens:
                 inbound = peer.inbounds.get(header.source_epoch)
                 if inbound is not None:
-                    inbound.count_datagram(now)
+                    inbound.count_datagrams(1, peer.outbound.recovery.paced, now)
+            if not (acks or tokens):
+                peer.outbound.recovery.told(header.echo)
             if acks or newest:
                 peer.outbound.check_losses(now)
             state.ready[peer.id] = peer
@@ -371,7 +378,7 @@ class Arrivals:
             inbound = state.life(peer, epoch, source, True, now)
             assert inbound is not None, "a proven life is worth any other"
         outbound = peer.outbound
-        self._hear_echo(peer, inbound, header.echo, header.delay, now)
+        self._hear_echo(peer, inbound, header.echo, header.delay, header.time, now)
         if not inbound.hear(header.time, source, now):
             return False  # an old one: it may say something new, but not where the peer is
         inbound.proof, inbound.shown = header.tag, header.proof
@@ -397,14 +404,14 @@ class Arrivals:
             outbound.moved()
         return True
 
-    def _hear_echo(self, peer: Peer, inbound: Inbound, echo: int, delay: int, now: float) -> None:
+    def _hear_echo(self, peer: Peer, inbound: Inbound, echo: int, delay: int, time: int, now: float) -> None:
         """A sign of life came, and how long that took."""
         outbound = peer.outbound
         if echo > inbound.echoed:
             inbound.echoed = echo
             record = self._state.records.send.get(peer.id)
             if record is None or record.epoch is None or record.epoch == inbound.epoch:
-                outbound.recovery.echoed(echo, delay, int(now * 1e6), now)
+                outbound.recovery.echoed(echo, delay, time, int(now * 1e6), now)
         peer.waiting_since = now if outbound.pending_messages else None
         peer.reported = False
         peer.located()
@@ -475,8 +482,9 @@ class Arrivals:
         if answer is not None:
             self._state.reply(header, answer, source, now)
 
-    def _on_ack(self, peer: Peer, epoch: int, frame: Ack, newest: bool, now: float) -> None:
+    def _on_ack(self, peer: Peer, epoch: int, frame: Ack, newest: bool, echo: int, now: float) -> None:
         outbound = peer.outbound
+        outbound.recovery.told(echo)
         record = self._state.records.send.get(peer.id)
         if record is not None:
             released = record.release(epoch, frame.r, frame.ranges)

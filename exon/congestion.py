@@ -36,8 +36,9 @@ _START_DATAGRAMS = 16
 _LEAST_DATAGRAMS = 3
 _MOST = 64 << 20
 _GROWTH = 1.25  # of the rate in a round trip, or the path is full
-_PLATEAU = 3  # round trips without growth that end the start
+_PLATEAU = 3  # round trips without growth that end the start; and that probing, or letting it drain, may take
 _CRUISE = (5, 7, 6, 8)  # round trips; not always the same number, or two flows could keep in step
+_THOROUGH = 4  # cycles in which the queue is drained to the last byte once
 _EVIDENCE = 20  # datagrams: one of two lost says nothing
 _EXCESS = 0.02  # of what was sent, lost in addition to what the path always loses
 _UNKNOWN_LOSS = 0.15  # taken for what the path loses until that is known
@@ -142,8 +143,10 @@ class Bottleneck:
                 self._set(rtt)
         if delivery.new_round:
             self._on_round(delivery.limited, in_flight - size, rtt, now)
-        elif self.phase is Phase.UP or self.phase is Phase.EMPTY:
+        elif (phase := self.phase) is Phase.UP or phase is Phase.DOWN or phase is Phase.EMPTY:
             self._steer(delivery.limited, in_flight - size, rtt, now)
+            if self.phase is not phase:
+                self._set(rtt)
 
     def on_lost(self, size: int) -> None:
         """Remember until there is evidence."""
@@ -174,7 +177,8 @@ class Bottleneck:
         loss = self._lost / seen
         self._acked = self._lost = 0
         usual = self._usual_loss
-        if self.phase is Phase.CRUISE and not self._queue(rtt):
+        # What was lost while a queue was made on purpose is missed in the round trip after that at the latest.
+        if self.phase is Phase.CRUISE and self._rounds > 1 and not self._queue(rtt):
             self._usual_loss = min(_MOST_LOSS, loss if usual is None else usual + (loss - usual) / 8)
         if usual is None:
             usual = _UNKNOWN_LOSS
@@ -194,6 +198,14 @@ class Bottleneck:
 
     # -- the phases --------------------------------------------------------------------------------------------------
 
+    @property
+    def _thorough(self) -> bool:
+        """Whether the queue is to be drained to the last byte this time, and not only nearly.
+
+        That costs a few percent of a round trip; but a little that always stands is taken for a part of the path.
+        """
+        return self.phase is Phase.DOWN and self._cycle % _THOROUGH == 0
+
     def _enter(self, phase: Phase) -> None:
         self.phase = phase
         self._rounds = 0
@@ -206,7 +218,7 @@ class Bottleneck:
         match self.phase:
             case Phase.STARTUP if new_round and not limited and self._is_full(overrun):
                 self._enter(Phase.DOWN)
-            case Phase.DOWN if in_flight <= self.window:
+            case Phase.DOWN if in_flight <= (capacity if self._thorough else self.window) or self._rounds >= _PLATEAU:
                 self._enter(Phase.CRUISE)
             case Phase.CRUISE if self._rounds >= _CRUISE[self._cycle % len(_CRUISE)]:
                 self._enter(Phase.REFILL)
@@ -254,7 +266,6 @@ class Bottleneck:
                 self._emptied = now
                 self._crowded = 0
                 self._enter(Phase.CRUISE)
-                self._set(rtt)
 
     def _learn_from_emptiness(self, rtt: Rtt, now: float) -> None:
         lowest = self._lowest_empty
@@ -274,6 +285,8 @@ class Bottleneck:
         if not bandwidth:
             return
         pace, share = _GAINS[self.phase]
+        if self._thorough:
+            pace = _BACK
         bandwidth /= 1 - (self._usual_loss or 0.0)  # for so much to arrive, more has to leave
         capacity = bandwidth * rtt.minimum
         least = _LEAST_DATAGRAMS * self.datagram

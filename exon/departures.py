@@ -75,7 +75,7 @@ class Departures:
             has_more = outbound.has_more
         ack: list[int] | None = None
         due = inbound.ack_due
-        if due is not None and (has_more or due <= now):
+        if due is not None and (due <= now or (has_more and self._rides(peer, inbound, now))):
             ack = inbound.plain_ack(state.records.receive.get((peer.id, inbound.epoch)), min(peer.window, LOW))
             if ack is None:
                 return None
@@ -104,7 +104,7 @@ class Departures:
             ranges = ack[2]
             if ack[0] > LOW or ack[-2] > LOW:
                 flags |= WIDE
-            inbound.said(ack[1])
+            inbound.said(ack[1], now)
         if token is not None:
             flags |= TOKEN
             numbers += (token.s, token.r, token.kind)
@@ -185,10 +185,22 @@ class Departures:
                 inbound.probe(closing, now)
                 frames.append(encode_frame(self._state.records.probe(record, peer.window)))
         due = inbound.ack_due
-        if due is not None and (due <= now or not peer.outbound.idle):
+        if due is not None and (frames or due <= now or self._rides(peer, inbound, now)):
             familiar = not frames
-            return frames + inbound.take_acks(peer.receive_record(inbound.epoch), peer.window), familiar
+            return frames + self._owed(peer, inbound, now), familiar
         return frames, not frames
+
+    @staticmethod
+    def _rides(peer: Peer, inbound: Inbound, now: float) -> bool:
+        """Whether an acknowledgement that need not leave yet had better do so with what else may leave.
+
+        Where it is not due for every second datagram, it would not be due for every one that goes the other way.
+        """
+        outbound = peer.outbound
+        recovery = outbound.recovery
+        if not recovery.paced:
+            return not outbound.idle
+        return outbound.has_more and now >= inbound.told_at + recovery.ack_interval
 
     def _tokens(
         self, peer: Peer, epoch: int, frames: list[bytes], familiar: bool, now: float
@@ -200,10 +212,12 @@ class Departures:
             return
         if epoch and outbound.probes_path(now):
             for size in outbound.mtu.probes(now, outbound.recovery.rtt.timeout):
-                yield self._assemble(peer, epoch, address, [encode_frame(Probe(size))], now, size)[0]
+                probe = [*self._owed(peer, peer.inbounds.get(epoch), now), encode_frame(Probe(size))]
+                yield self._assemble(peer, epoch, address, probe, now, size)[0]
         while True:
             request = outbound.request(now)
             if request is not None:
+                frames += self._owed(peer, peer.inbounds.get(epoch), now)
                 frames.append(encode_frame(request))
                 familiar = False
             tokens: list[Token] = []
@@ -228,6 +242,18 @@ class Departures:
                 self.resumes = True
                 return
             frames, familiar = [], True
+
+    @staticmethod
+    def _owed(peer: Peer, inbound: Inbound | None, now: float) -> list[bytes]:
+        """The acknowledgements for one life, to leave now.
+
+        What is no mere token leaves with them: it tells which of the peer's datagrams have come, so what it does not
+        acknowledge would be taken for lost (:meth:`exon.recovery.Recovery.told`).
+        """
+        if inbound is None or inbound.ack_due is None:
+            return []
+        inbound.told_at = now
+        return inbound.take_acks(peer.receive_record(inbound.epoch), peer.window)
 
     def _assemble(
         self,

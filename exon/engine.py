@@ -43,11 +43,10 @@ from exon.udp import UdpSocket, resolve
 
 _TRAIN = 64  # datagrams handed to the kernel at a time
 _READS = 32  # system calls in a row that only receive what had come to an address that is given up
-_TAKEN = (
-    128 * 1024
-)  # bytes taken in a row: timers run under continuous traffic too, and acknowledgements keep it flowing
+_TAKEN = 128 * 1024  # bytes taken in a row: timers run under continuous traffic too, and answers keep it flowing
 _FEWEST = 4096  # bytes that any system call counts
 _ALONE = 4096  # bytes: a datagram that is smaller and no part of a train is often the only one
+_LOOK_AGAIN = 8  # such datagrams until it is found out again whether they are
 _PAUSE = 0.01  # seconds after an exception of our own
 _LAST_LOOKS = 1000
 _LOOK_IN = 0.001  # seconds between two looks at whether the application still drives
@@ -150,6 +149,7 @@ class Engine:
         self._park = Lock()
         self._park.acquire()
         self._asleep = False
+        self._alone = 0  # datagrams in a row that were taken for the only one; -1 if the last one was not
         self._wakes_at: float | None = None
         self._stopping = False
         self._stopped = Flag()
@@ -405,17 +405,23 @@ class Engine:
 
     def _read(self, *, until_dry: bool = False) -> bool:
         """Take in what has arrived; whether there may be more."""
-        taken = 0
+        number = taken = 0
         while taken < _TAKEN:
             datagrams = self.udp.receive()
             if not datagrams:
+                self._alone = -1 if number > 1 else 0
                 return False
+            number += 1
             taken += _FEWEST + sum([len(datagram) for datagram, _ in datagrams])
             # Not the time before the first: what came while others were worked on would seem to have come earlier, and
             # the shortest round trip shorter than it is.
             self._receive(datagrams, monotonic())
-            if len(datagrams) == 1 and len(datagrams[0][0]) < _ALONE and not until_dry:
-                return True  # where there is little traffic, to be told that there is no more costs as much as a poll
+            if len(datagrams) == 1 and len(datagrams[0][0]) < _ALONE and not until_dry and self._alone >= 0:
+                # Where there is little traffic, to be told that there is no more costs as much as a poll; where there
+                # is much, a turn for each datagram costs more than the datagrams.
+                self._alone += 1
+                if self._alone < _LOOK_AGAIN:
+                    return True
         return True
 
     def _receive(self, datagrams: Sequence[tuple[bytes, Address]], now: float) -> None:

@@ -21,6 +21,9 @@ _MOST_RANGES = 24  # in one acknowledgement, and said again; the newest, because
 _MOST_FRAMES = 32  # of acknowledgements at a time
 _MOST_OWED = 64  # incarnations to be acknowledged at a time
 _MOST_NUMBERS = 65536  # tokens of each; the others come again
+_EVERY = 2  # datagrams: as often as that where round trips are short
+_SELDOM = 64  # datagrams: as seldom as that where they are paced, unless time or a gap asks for it
+_OVERTAKEN = 3  # datagrams after which what they overtook is lost (see recovery), so the sender should know
 _MOST_REPLIES = 16  # waiting to leave; more would only be repetitions
 _MOST_PROBE = 60.0
 _UNANSWERED = 4  # probes in a row after which the address is no longer believed: an idle sender closes before that
@@ -67,7 +70,9 @@ class Inbound:
         self._options = options
         self._acks: dict[int, list[int]] = {}  # by incarnation: tokens to be acknowledged
         self.ack_due: float | None = None  # when an acknowledgement must leave at the latest
+        self.told_at = -float("inf")  # when one last did
         self._unanswered = 0
+        self._gap = 0  # datagrams until one that is missing is to be told as lost; 0 if none is
         self._highest = -1
         self._probed = now
         self._ask_now = False
@@ -113,23 +118,20 @@ class Inbound:
             acks.append(s)
         if self._sliced:
             self._sliced.pop((s, r), None)
-        self._highest = max(self._highest, s)
+        if s > self._highest:
+            if s > self._highest + 1 and not self._gap:
+                self._gap = _OVERTAKEN
+            self._highest = s
         due = now + delay
         if self.ack_due is None or due < self.ack_due:
             self.ack_due = due
 
-    def owe_many(self, start: int, stop: int, r: int, now: float) -> None:
-        """The same for tokens that came one after the other, in datagrams of their own; at once."""
-        acks = self._acks.get(r)
-        if acks is None:
-            if len(self._acks) >= _MOST_OWED:
-                return
-            acks = self._acks[r] = []
-        if len(acks) < _MOST_NUMBERS:
-            acks += range(start, stop)
-        self._highest = max(self._highest, stop - 1)
-        self._unanswered += stop - start
-        self.ack_due = now
+    def owe_many(self, start: int, stop: int, r: int, delay: float, now: float) -> None:
+        """The same for tokens that came one after the other, in datagrams of their own."""
+        self.owe(start, r, delay, now)
+        if start + 1 < stop:
+            self._acks[r] += range(start + 1, stop)
+            self._highest = max(self._highest, stop - 1)
 
     def owe_answer(self, delay: float, now: float) -> None:
         """Something is to be said about the window or about what arrived, after ``delay`` at the latest."""
@@ -137,10 +139,18 @@ class Inbound:
         if self.ack_due is None or due < self.ack_due:
             self.ack_due = due
 
-    def count_datagram(self, now: float) -> None:
-        """A datagram with tokens came: every second one is answered at once."""
-        self._unanswered += 1
-        if self._unanswered >= 2:
+    def count_datagrams(self, number: int, paced: bool, now: float) -> None:
+        """Datagrams with tokens came: some are answered at once, the others in time (:meth:`owe`).
+
+        Where round trips are long in relation to what an acknowledgement costs, one for a quarter of a round trip is
+        enough, and one when something is missing.
+        """
+        self._unanswered += number
+        if self._gap:
+            self._gap = max(0, self._gap - number)
+            if not self._gap:
+                self.ack_due = now
+        if self._unanswered >= (_SELDOM if paced else _EVERY):
             self.ack_due = now
 
     def take_acks(self, record: ReceiveRecord | None, window: int) -> list[bytes]:
@@ -184,9 +194,10 @@ class Inbound:
             numbers += (max(start, stop - LOW), min(stop - start, LOW))
         return numbers
 
-    def said(self, window: int) -> None:
+    def said(self, window: int, now: float) -> None:
         """What :meth:`plain_ack` returned has left."""
         self.ack_due = None
+        self.told_at = now
         self._unanswered = 0
         self.last_window = window
         self._acks = {}

@@ -247,6 +247,13 @@ class Outbound:
         return min(path, max(_SMALL, half))
 
     @property
+    def message_budget(self) -> int | None:
+        """The largest message that fits one token on this path; None where a lost one is back before it is missed."""
+        if not self.recovery.paced:
+            return None
+        return self.budget - packing.HEADER - packing.BIN_HEADER
+
+    @property
     def _standby(self) -> int:
         """N: envelopes to keep in reserve (000, section 3.5.1).
 
@@ -412,7 +419,7 @@ class Outbound:
             return []
         each = cut.chunk + self._overhead
         room = min(self.window, recovery.congestion.window) - recovery.in_flight
-        number = min(_MOST_FRAGMENTS, cut.count - cut.done, record.envelopes, room // each, recovery.paced(each))
+        number = min(_MOST_FRAGMENTS, cut.count - cut.done, record.envelopes, room // each, recovery.at_once(each))
         return [self._fragment(record, cut) for _ in range(number)]
 
     def _next_token(self, record: SendRecord, room: int, first: bool) -> Token | None:

@@ -18,7 +18,7 @@ _UNPACED = float("inf")
 class Pacer:
     """A bucket of bytes that fills at the rate; the last datagram may overdraw it."""
 
-    __slots__ = ("_at", "credit", "late", "ready_at")
+    __slots__ = ("_at", "_skipped", "credit", "late", "ready_at")
 
     def __init__(self) -> None:
         """Let the first datagrams go at once."""
@@ -26,6 +26,7 @@ class Pacer:
         self.ready_at = 0.0  # when to ask again, after a no
         self.late = False  # the last answer came too late to make up for all that could have left
         self._at = 0.0
+        self._skipped = False
 
     def ready(self, rate: float, now: float) -> bool:
         """Whether something may leave at this rate (bytes per second; infinite where a wait would cost too much)."""
@@ -37,7 +38,8 @@ class Pacer:
         # A large datagram must not silence a path for long that only seemed to be slow.
         credit = max(self.credit, -_DEBT * rate) + (now - self._at) * rate
         most = max(_SAVED * rate, _START)
-        self.late = credit > most
+        self.late = credit > most and not self._skipped
+        self._skipped = False
         credit = min(credit, most)
         self.credit, self._at = credit, now
         quantum = QUANTUM * rate
@@ -49,5 +51,9 @@ class Pacer:
         return False
 
     def skip(self, now: float) -> None:
-        """Nothing may leave for another reason: the time that passes meanwhile is not to be made up for."""
+        """Nothing may leave for another reason: the time before now is not to be made up for, nor is what follows late.
+
+        Acknowledgements are seldom, so that reason may have been there long before anybody asked again.
+        """
         self._at = now
+        self._skipped = True

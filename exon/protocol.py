@@ -191,6 +191,14 @@ class Node:
         peer = self._state.peers.get(peer_id)
         return peer is not None and peer.outbound.pending_messages > 0 and not peer.outbound.recovery.timeouts
 
+    def message_budget(self, peer_id: str) -> int | None:
+        """How large a message may be to travel in one datagram; None if it does not matter, because the path is short.
+
+        For whoever can choose how to divide what it has to say: a larger message is here when its last part is.
+        """
+        peer = self._state.peers.get(peer_id)
+        return peer.outbound.message_budget if peer is not None else None
+
     @property
     def wants_to_send(self) -> bool:
         """Whether :meth:`datagrams` may have something."""
@@ -398,6 +406,9 @@ class Node:
             if peer.address is None:
                 self._look_up(peer, now)
             when = now + _SOON
+            ready_at = peer.outbound.recovery.pacer.ready_at
+            if now < ready_at < when:  # it has just said no
+                when = ready_at
         if when is not None and when < peer.wakes_at:
             peer.wakes_at = when
             heappush(self._timers, (when, peer.id))

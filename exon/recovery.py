@@ -1,9 +1,9 @@
 """Which datagrams are on the way, which are lost, and when to try again.
 
 A datagram is known by its timestamp. The receiver echoes the newest one it has seen, so the sender knows exactly
-which datagram an answer is about, retransmissions included. A token is *lost* when a datagram sent three or more
-places later has arrived, or any later one and 9/8 of a round trip has passed; a second copy that is lost, too, is
-noticed in the same way. When no answer comes at all, the oldest
+which datagram an answer is about, retransmissions included. A token that is not acknowledged is *lost* when a datagram
+sent three or more places later has arrived, or any later one and 9/8 of a round trip has passed; a second copy that is
+lost, too, is noticed in the same way. When no answer comes at all, the oldest
 token goes again as a probe; only repeated silence declares everything lost, because on a busy machine one silent
 time-out is more often the scheduler than the network.
 """
@@ -60,9 +60,23 @@ class Recovery:
         self._loss_at: float | None = None
         self._progress = 0.0  # when something last left, or should have for what was acknowledged last
         self._echoed = 0  # the newest datagram known to have arrived
+        self._told = 0  # the newest of which we know whether its tokens have
+        self._arrived = 0.0  # when it did, by the peer's clock
+        self._ahead = 0.0  # of our clock when we heard that, what the peer's showed when it arrived
         self._path_since = 0  # what left until then left for another path
         self._large_lost = 0  # since a large datagram was last acknowledged
         self._large_lost_since = 0.0
+
+    @property
+    def paced(self) -> bool:
+        """Whether the path is long enough for timers: not one of less than a millisecond, or not known yet to be."""
+        return self.rtt.minimum >= SHORT
+
+    @property
+    def ack_interval(self) -> float:
+        """How often the peer's tokens are acknowledged at least: what comes in a quarter of a round trip together."""
+        rtt = self.rtt
+        return (rtt.minimum if rtt.minimum >= SHORT else rtt.smoothed) / 4
 
     def may_send(self, now: float) -> bool:
         """Whether the path has room for a datagram, and it is time for one."""
@@ -78,14 +92,14 @@ class Recovery:
             self.delivery.limit(self.in_flight)  # by ourselves, or by whoever did not let us run
         return ready
 
-    def paced(self, size: int) -> int:
+    def at_once(self, size: int) -> int:
         """How many datagrams of this size may leave at once, after :meth:`may_send` has said yes."""
         return _ANY_NUMBER if self.congestion.rate == _UNPACED else max(0, ceil(self.pacer.credit / size))
 
     def sent(self, time: int, size: int, tokens: list[Token], now: float) -> None:
         """A datagram with these tokens leaves."""
         if not self.in_flight:
-            self.delivery.begin(now)
+            self.delivery.begin(now, now + self._ahead)
         flight = Flight(time, now, size, tokens, self.delivery.mark)
         for token in tokens:
             if token.flight is not None:
@@ -111,11 +125,13 @@ class Recovery:
         self.rtt.restart()
         self.congestion.restart(self.rtt)
 
-    def echoed(self, echo: int, delay: int, microseconds: int, now: float) -> None:
-        """A datagram that echoes our timestamp ``echo`` arrived."""
+    def echoed(self, echo: int, delay: int, time: int, microseconds: int, now: float) -> None:
+        """A datagram of the peer's ``time`` arrived, which echoes our timestamp ``echo``."""
         if echo <= self._echoed or echo > microseconds:
             return  # nothing new, or nothing we ever sent
         self._echoed = echo
+        self._arrived = (time - delay) / 1e6
+        self._ahead = self._arrived - now
         self.timeouts = 0
         if echo <= self._path_since:
             return  # it tells of the path that was
@@ -123,6 +139,14 @@ class Recovery:
         rtt.sample((microseconds - echo - delay) / 1e6, now)
         if rtt.samples == 1:
             self.congestion.restart(rtt)
+
+    def told(self, echo: int) -> None:
+        """What arrived with datagrams up to ``echo``, our timestamp, is acknowledged by now.
+
+        A datagram that has tokens and no acknowledgement echoes what has come without saying what was in it.
+        """
+        if self._told < echo <= self._echoed:
+            self._told = echo
 
     def acked(self, tokens: list[Token], now: float) -> None:
         """These tokens were acknowledged and are gone."""
@@ -151,11 +175,10 @@ class Recovery:
                 self._large_lost = 0
             if newest.time > self._path_since:
                 delivery, congestion = self.delivery, self.congestion
-                delivery.arrived(size, newest.mark, newest.sent, self.rtt.minimum, now)
+                delivery.arrived(size, newest.mark, newest.sent, self.rtt.minimum, self._arrived)
                 # Where nothing is paced, and the application asks for a fraction of what may be on the way, there is
                 # nothing to be learnt. (A paced path has to be learnt from trickles, too: one bad sample may be all.)
-                paced = self.rtt.minimum >= SHORT
-                if paced or not delivery.limited or _TRIFLE * before >= congestion.window:
+                if self.paced or not delivery.limited or _TRIFLE * before >= congestion.window:
                     congestion.on_acked(size, before, delivery, self.rtt, now)
 
     def dropped(self, tokens: list[Token]) -> None:
@@ -182,7 +205,7 @@ class Recovery:
     def lost(self, now: float) -> list[Token]:
         """The tokens that must be taken for lost now."""
         self._loss_at = None
-        flights, echoed = self._flights, self._echoed
+        flights, echoed = self._flights, self._told
         gone: list[Token] = []
         while flights and flights[0].time < echoed:
             flight = flights[0]
@@ -212,7 +235,7 @@ class Recovery:
         """The tokens that had arrived but found no room; there is room now."""
         tokens: list[Token] = []
         for flight in self._flights:
-            if flight.time > self._echoed:
+            if flight.time > self._told:
                 break
             self._give_up(flight, tokens, None)
         return tokens

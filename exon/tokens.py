@@ -65,9 +65,7 @@ class Tokens:
         else:
             return False
         inbound.doubtful = 0
-        delay = peer.outbound.recovery.rtt.smoothed / 4
-        most = state.options.max_ack_delay
-        inbound.owe(s, r, delay if delay < most else most, now)
+        inbound.owe(s, r, self.ack_delay(peer), now)
         return True
 
     def on_token(self, header: Header, s: int, r: int, kind: int, data: Data, source: Address, now: float) -> None:
@@ -83,7 +81,7 @@ class Tokens:
                 inbound.owe_answer(0.0, now)
                 return
             inbound.doubtful = 0
-            inbound.owe(s, r, self._ack_delay(peer), now)
+            inbound.owe(s, r, self.ack_delay(peer), now)
         elif verdict is Verdict.DUPLICATE:
             self._state.counters.duplicates += 1
             if inbound is not None:
@@ -95,8 +93,10 @@ class Tokens:
         else:
             self._state.counters.dropped["impossible token"] += 1
 
-    def _ack_delay(self, peer: Peer) -> float:
-        return min(self._state.options.max_ack_delay, peer.outbound.recovery.rtt.smoothed / 4)
+    def ack_delay(self, peer: Peer) -> float:
+        """How long an acknowledgement may wait for data to ride on."""
+        delay, most = peer.outbound.recovery.ack_interval, self._state.options.max_ack_delay
+        return delay if delay < most else most
 
     # -- delivery: the handlers of payload kinds ---------------------------------------------------------------------
 

@@ -268,6 +268,38 @@ def test_a_publisher_remembers_some_topics_only(nodes: Nodes) -> None:
     assert skip_warm(sub).topic == "t" * 60_000
 
 
+def test_a_publisher_forgets_links_that_have_ended(nodes: Nodes) -> None:
+    pub, (sub, other) = streaming(nodes, "z", "z")
+    assert sub.id in {link.peer for link in pub._audiences["t"]}
+    pub.unlink(sub.id, force=True)
+    pub.wait_unlinked(sub.id, timeout=PATIENCE)
+    with pub.core.lock:
+        known = [*pub._reached, *(link for links in pub._audiences.values() for link in links)]
+        assert {link.peer for link in known} <= {other.id}
+
+
+def test_a_publisher_can_send_as_long_as_there_is_room_beside_the_lane(
+    nodes: Nodes, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    pub, (sub,) = streaming(nodes, "z", capacity=40)
+    monkeypatch.setattr(pub.core.transport, "flowing", lambda _: True)
+    assert pub.poll_events(None) & a3m.POLLOUT
+    for _ in range(40 - pub.stats().sent):
+        pub.send("t", b"x", timeout=0)
+    assert not pub.poll_events(None) & a3m.POLLOUT
+    assert pub.link_to(sub.id).info().credits == 0
+
+
+def test_what_has_left_is_not_kept(nodes: Nodes) -> None:
+    pub, (sub,) = streaming(nodes, "z")
+    messages = numbered("t", count=1000)
+    for message in messages:
+        pub.send(*message)
+    assert [skip_warm(sub), *take(sub, 999)] == messages
+    with pub.core.lock:
+        assert not pub.core._publications._known
+
+
 def test_a_topic_is_text_in_a_burst(nodes: Nodes, monkeypatch: pytest.MonkeyPatch) -> None:
     pub, _ = streaming(nodes, "z")
     monkeypatch.setattr(pub.core.transport, "flowing", lambda _: True)

@@ -61,7 +61,7 @@ class Path:
                 self.now = max(self._leaves_at, self.now)
                 self._leaves_at = self.now + size / self.control.rate
                 if not self.in_flight:
-                    self.delivery.begin(self.now)
+                    self.delivery.begin(self.now, self.now)
                 waits = max(0.0, self.free_at - self.now)
                 self.longest = max(self.longest, waits)
                 arrives = waits * self.bandwidth <= self.queue
@@ -119,6 +119,30 @@ def test_random_loss_alone_does_not_shrink_the_rate(loss: float) -> None:
     assert path.control.rate >= 0.97 * path.bandwidth * (1.0 if path.control.phase is not Phase.EMPTY else 0.5)
 
 
+def test_rate_and_window_are_those_of_the_phase_from_its_beginning_on() -> None:
+    path = Path()
+    path.run(1.0)
+    seen = set()
+    for _ in range(5000):
+        path.run(0.0002)
+        control = path.control
+        seen.add(control.phase)
+        if control.phase is Phase.UP:
+            assert control.rate > 1.2 * control.bandwidth
+        elif control.phase is Phase.DOWN:
+            assert control.rate < 1.1 * control.bandwidth
+            assert control.window < 1.5 * path.capacity
+        elif control.phase is Phase.CRUISE:
+            assert control.window > 1.8 * path.capacity
+    assert {Phase.UP, Phase.DOWN, Phase.CRUISE} <= seen
+
+
+def test_what_probing_loses_is_not_what_the_path_always_loses() -> None:
+    path = Path(queue=0.05 * 12.5e6 * 0.04)
+    path.run(10.0)
+    assert (path.control._usual_loss or 0.0) < 0.005
+
+
 def test_an_overrun_buffer_bounds_what_is_on_the_way() -> None:
     path = Path(queue=0.1 * 12.5e6 * 0.04)
     path.run(5.0)
@@ -170,7 +194,7 @@ def test_noise_of_milliseconds_does_not_shrink_the_window_of_a_short_path() -> N
     for step in range(2000):
         now = 1.0 + step * 0.01
         rtt.sample(0.00005 if step % 10 == 0 else 0.008, now)
-        delivery.begin(now - 0.008)
+        delivery.begin(now - 0.008, now - 0.008)
         delivery.arrived(65487, delivery.mark, now - 0.008, rtt.minimum, now)
         control.on_acked(65487, 65487, delivery, rtt, now)
     assert control.window >= 16 * 65487
@@ -196,7 +220,7 @@ def test_another_path_begins_anew() -> None:
 def test_it_never_grows_beyond_64_mib() -> None:
     control, rtt, delivery = Bottleneck(), Rtt(), Delivery()
     rtt.sample(1.0, 1.0)
-    delivery.begin(1.0)
+    delivery.begin(1.0, 1.0)
     for step in range(1, 20):
         delivery.arrived(1 << 30, delivery.mark, float(step), 1.0, step + 1.0)
         control.on_acked(1 << 30, 1 << 30, delivery, rtt, step + 1.0)

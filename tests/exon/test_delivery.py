@@ -18,7 +18,7 @@ def steady(delivery: Delivery, datagrams: int, spacing: float, start: float = 1.
     for now, kind, number in sorted(events):
         if kind == "leaves":
             if not marks:
-                delivery.begin(now)
+                delivery.begin(now, now)
             marks.append((now, delivery.mark))
         else:
             sent, mark = marks[number]
@@ -45,7 +45,7 @@ def test_a_burst_counts_for_no_more_than_a_round_trip() -> None:
 
 def test_a_sample_over_less_than_a_round_trip_is_none() -> None:
     delivery = Delivery()
-    delivery.begin(1.0)
+    delivery.begin(1.0, 1.0)
     delivery.arrived(1000, delivery.mark, 1.0, RTT, 1.0 + RTT / 2)
     assert delivery.rate == 0.0
     assert delivery.delivered == 1000
@@ -60,7 +60,7 @@ def test_the_time_before_something_left_is_not_the_paths() -> None:
 
 def test_what_leaves_while_there_is_nothing_more_to_send_is_limited_until_it_has_arrived() -> None:
     delivery = Delivery()
-    delivery.begin(1.0)
+    delivery.begin(1.0, 1.0)
     early = delivery.mark
     delivery.limit(2000)
     late = delivery.mark
@@ -77,7 +77,7 @@ def test_a_round_ends_when_what_left_after_its_beginning_is_acknowledged() -> No
     delivery = Delivery()
     rounds = 0
     marks = []
-    delivery.begin(0.0)
+    delivery.begin(0.0, 0.0)
     for number in range(100):
         marks.append(delivery.mark)
         if number >= 10:

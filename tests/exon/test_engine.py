@@ -194,6 +194,42 @@ def test_the_engine_says_what_came_and_what_happened() -> None:
     assert received == [("a", b"hello")]
 
 
+def test_what_comes_together_is_taken_together_and_what_comes_alone_is_not_waited_for(
+    opened: Opener, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    b = opened("b")
+    engine = b._engine
+    looks: list[int] = []
+    receive = engine.udp.receive
+
+    def look() -> list[tuple[bytes, Address]]:
+        found = receive()
+        looks.append(len(found))
+        return found
+
+    monkeypatch.setattr(engine.udp, "receive", look)
+    with engine.lock, socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as sender:
+        for _ in range(40):
+            sender.sendto(b"alone", b.address)
+            engine._read()
+        assert looks.count(1) == 40
+        assert looks.count(0) <= 40 / 8
+        for number in range(20):
+            sender.sendto(b"%d" % number, b.address)
+        while engine._read():
+            pass
+        looks.clear()
+        for number in range(20):
+            sender.sendto(b"%d" % number, b.address)
+        assert not engine._read()
+        assert looks == [1] * 20 + [0]
+        looks.clear()
+        for _ in range(40):
+            sender.sendto(b"alone", b.address)
+            engine._read()
+        assert looks.count(0) <= 1 + 40 / 8
+
+
 def test_stopping_twice_is_harmless(opened: Opener) -> None:
     a = opened("a")
     a.close(timeout=0)

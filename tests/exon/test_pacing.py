@@ -97,3 +97,14 @@ def test_an_unpaced_path_never_waits_and_leaves_no_debt_for_a_paced_one() -> Non
     assert paced(pacer, float("inf"), 65000, 1.0, 1000) == [1.0] * 1000
     assert not pacer.ready(1e6, 1.0)
     assert pacer.ready_at < 1.1
+
+
+def test_what_could_not_leave_for_another_reason_is_not_late() -> None:
+    pacer = Pacer()
+    paced(pacer, rate=1e6, size=1000, start=0.0, datagrams=100)
+    pacer.skip(1.0)
+    assert pacer.ready(1e6, 1.5)  # an acknowledgement made room, and it was not asked for before
+    assert not pacer.late
+    pacer.credit = 0.0
+    assert pacer.ready(1e6, 2.0)
+    assert pacer.late

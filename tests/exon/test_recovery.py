@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+from collections import deque
 from itertools import count, pairwise
+from random import Random
 
 import pytest
 from hypothesis import given
@@ -37,7 +39,8 @@ class Path:
 
     def echo(self, time: int) -> None:
         """An answer to the datagram of that time comes now."""
-        self.recovery.echoed(time, 0, int(self.now * 1e6), self.now)
+        self.recovery.echoed(time, 0, int(self.now * 1e6), int(self.now * 1e6), self.now)
+        self.recovery.told(time)
 
     def measure(self) -> None:
         """One round trip, so that the time-outs are those of the path."""
@@ -370,6 +373,36 @@ def test_only_what_was_lost_goes_again() -> None:
     assert wire["b"].stats().duplicates == 0
 
 
+def test_processes_that_are_late_do_not_make_a_path_look_faster() -> None:
+    """A sender that runs now and then, and makes up for it, and a receiver that answers late."""
+    path, chance = Path(), Random(1)
+    path.measure()
+    recovery, rates = path.recovery, []
+    spacing = 0.001  # of datagrams at the bottleneck, and on average at the sender
+    answers: deque[tuple[float, float, int, Token]] = deque()
+    begin = free_at = answered = path.now
+    sent = 0
+    while sent < 3000:
+        path.now += chance.uniform(0.001, 0.06)
+        while answers and answers[0][0] + RTT / 2 <= path.now:
+            answered, arrived, time, token = answers.popleft()
+            delay = int(1e6 * (answered - arrived))
+            # Its clock began elsewhere.
+            recovery.echoed(time, delay, int(1e6 * (answered + 77.0)), int(1e6 * path.now), path.now)
+            recovery.told(time)
+            recovery.acked([token], path.now)
+            rates.append(recovery.delivery.rate)
+        while begin + sent * spacing <= path.now:
+            now = path.now
+            token = path.send()
+            path.now = now
+            free_at = max(free_at, now + RTT / 2) + spacing
+            answered = max(answered, free_at + chance.choice([0.0, 0.0, 0.04]))
+            answers.append((answered, free_at, path.sent_at, token))
+            sent += 1
+    assert max(rates[100:]) == pytest.approx(1000 / spacing, rel=0.02)
+
+
 def test_a_lost_acknowledgement_costs_no_retransmission_when_another_follows() -> None:
     wire = talking()
     lost: list[Parcel] = []
@@ -381,7 +414,9 @@ def test_a_lost_acknowledgement_costs_no_retransmission_when_another_follows() -
         return False
 
     wire.lose = first_ack
-    wire.send("a", "b", *[bytes(900)] * 6)
+    wire.send("a", "b", *[bytes(900)] * 3)
+    wire.run(0.01)
+    wire.send("a", "b", *[bytes(900)] * 3)
     wire.run(2)
     assert lost
     assert len(wire.got["b"]) == 7

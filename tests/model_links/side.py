@@ -153,6 +153,9 @@ class Transport:
     def has_room(self, peer: str, size: int) -> bool:
         return self.open
 
+    def message_budget(self, peer: str) -> int | None:
+        return None
+
     def views(self) -> Iterator[tuple[str, list[bytes]]]:
         arrived, self.arrived = self.arrived, []
         yield from arrived

@@ -27,6 +27,22 @@ def test_a_stream_fills_the_path_whatever_it_loses_and_leaves_no_queue(loss: flo
     assert lab.there.longest < lab.rtt, "the round trip under load is less than twice that without"
 
 
+def test_what_is_paced_leaves_when_it_may_and_not_when_somebody_looks_in_anyway() -> None:
+    lab = pair(mbit=100, rtt=0.01)
+    outbound = lab.stream("a", "b")
+    lab.run(until=lab.now + 0.7)
+    waited = 0
+    for _ in range(1000):
+        lab.run(until=lab.now + 0.0003)
+        ready_at = outbound.recovery.pacer.ready_at
+        if lab.now < ready_at and outbound.recovery.in_flight < outbound.recovery.congestion.window:
+            waited += 1
+            deadline = lab["a"].node.deadline()
+            assert deadline is not None
+            assert deadline <= ready_at
+    assert waited > 500
+
+
 @pytest.mark.parametrize(
     ("loss", "requests", "slowest"), [(0.0, 8900, 0.020), (0.01, 8500, 0.035), (0.05, 7500, 0.050)]
 )
