@@ -28,7 +28,6 @@ from exon.udp import UdpSocket, resolve
 
 _TRAIN = 64  # datagrams handed to the kernel at a time
 _READS = 32  # system calls in a row that only receive, so that tasks and timers run under continuous traffic too
-_ALONE = 4096  # bytes of a datagram that is small, as those are where there is little traffic
 _PAUSE = 0.01  # seconds after an exception of our own
 # Seconds until datagrams that the kernel had no room for are tried again. Its buffer holds milliseconds of traffic, and
 # waiting for room instead would take a second task in trio.
@@ -231,8 +230,6 @@ class Driver:
                     self._core.receive(datagram, source, now)
                 except Exception:
                     self._count_error("datagram-error", source=source, datagram=datagram[:64].hex())
-            if len(datagrams) == 1 and len(datagrams[0][0]) < _ALONE and udp is self.udp:
-                return  # it is often the only one; if not, the loop says so again
 
     def _flush(self) -> None:
         core, now = self._core, self._loop.time()
