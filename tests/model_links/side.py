@@ -156,7 +156,7 @@ class Transport:
     def message_budget(self, peer: str) -> int | None:
         return None
 
-    def deliveries(self) -> Iterator[tuple[str, list[bytes]]]:
+    def views(self) -> Iterator[tuple[str, list[bytes]]]:
         arrived, self.arrived = self.arrived, []
         yield from arrived
 
