@@ -27,6 +27,8 @@ def run_length(outgoing: Outgoing, most: int) -> int:
         return 1
     if outgoing.mixed:
         return _mixed_run_length(queue, most)
+    if len(queue[0]) + len(queue[1]) + 2 * _ITEM > most:
+        return 1
     # Twice as many as would fit if all were like the first and the last of them: usually enough to find the end.
     some = queue[: min(_RUN_MESSAGES, 2 * most // (_ITEM + (len(queue[0]) + len(queue[-1])) // 2) + 2)]
     if sum(map(len, some)) + _ITEM * len(some) <= most:

@@ -229,8 +229,8 @@ class Engine:
         try:
             if datagrams:
                 self._receive(datagrams, now)
-                if len(datagrams) > 1 or len(datagrams[0][0]) >= _ALONE:
-                    self._read()
+                if not self._seems_alone(datagrams):
+                    self._read(number=1)
                 node.expire(now)
             else:
                 self._take_in(ready)
@@ -403,9 +403,9 @@ class Engine:
         self.node.expire(monotonic())
         return more
 
-    def _read(self, *, until_dry: bool = False) -> bool:
-        """Take in what has arrived; whether there may be more."""
-        number = taken = 0
+    def _read(self, *, until_dry: bool = False, number: int = 0) -> bool:
+        """Take in what has arrived, after so many that have been; whether there may be more."""
+        taken = 0
         while taken < _TAKEN:
             datagrams = self.udp.receive()
             if not datagrams:
@@ -416,13 +416,20 @@ class Engine:
             # Not the time before the first: what came while others were worked on would seem to have come earlier, and
             # the shortest round trip shorter than it is.
             self._receive(datagrams, monotonic())
-            if len(datagrams) == 1 and len(datagrams[0][0]) < _ALONE and not until_dry and self._alone >= 0:
-                # Where there is little traffic, to be told that there is no more costs as much as a poll; where there
-                # is much, a turn for each datagram costs more than the datagrams.
-                self._alone += 1
-                if self._alone < _LOOK_AGAIN:
-                    return True
+            if number == 1 and not until_dry and self._seems_alone(datagrams):
+                return True
         return True
+
+    def _seems_alone(self, datagrams: Sequence[tuple[bytes, Address]]) -> bool:
+        """Whether there will be no more than these, so that looking for more is not worth it.
+
+        Where there is little traffic, to be told that there is no more costs as much as a poll; where there is much, a
+        turn for each datagram costs more than the datagrams.
+        """
+        if self._alone < 0 or len(datagrams) > 1 or len(datagrams[0][0]) >= _ALONE:
+            return False
+        self._alone += 1
+        return self._alone < _LOOK_AGAIN
 
     def _receive(self, datagrams: Sequence[tuple[bytes, Address]], now: float) -> None:
         at = 0

@@ -230,6 +230,34 @@ def test_what_comes_together_is_taken_together_and_what_comes_alone_is_not_waite
         assert looks.count(0) <= 1 + 40 / 8
 
 
+def test_a_leader_takes_together_what_comes_together(opened: Opener, monkeypatch: pytest.MonkeyPatch) -> None:
+    b = opened("b")
+    engine = b._engine
+    looks: list[int] = []
+    receive = engine.udp.receive
+
+    def look() -> list[tuple[bytes, Address]]:
+        found = receive()
+        looks.append(len(found))
+        return found
+
+    monkeypatch.setattr(engine.udp, "receive", look)
+    with engine.lock, socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as sender:
+        assert engine.begin()
+        for _ in range(2):
+            looks.clear()
+            for number in range(20):
+                sender.sendto(b"%d" % number, b.address)
+            while looks.count(1) < 20:
+                engine.turn(monotonic() + PATIENCE)
+        assert looks == [1] * 20 + [0], "in one turn, the second time"
+        for _ in range(40):
+            sender.sendto(b"alone", b.address)
+            engine.turn(monotonic() + PATIENCE)
+        assert looks.count(0) <= 2 + 40 / 8
+        engine.end()
+
+
 def test_stopping_twice_is_harmless(opened: Opener) -> None:
     a = opened("a")
     a.close(timeout=0)
