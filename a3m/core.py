@@ -404,7 +404,9 @@ class Core:
         if datagram is not None:
             most = min(most, datagram - RUN_HEADER)
         while outgoing.queue:
-            if node in self.outbox or transport.closing or not transport.has_room(node, RUN_BYTES):
+            head = outgoing.queue[0]  # the next run may be it alone, and larger than any other
+            size = RUN_BYTES + (len(head) if type(head) is bytes and len(head) > RUN_BYTES else 0)
+            if node in self.outbox or transport.closing or not transport.has_room(node, size):
                 return False
             encoded: bytes | None = None
             waiting = len(outgoing.queue)

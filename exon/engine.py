@@ -43,7 +43,7 @@ from exon.udp import UdpSocket, resolve
 
 _TRAIN = 64  # datagrams handed to the kernel at a time
 _READS = 32  # system calls in a row that only receive what had come to an address that is given up
-_TAKEN = 128 * 1024  # bytes taken in a row: timers run under continuous traffic too, and answers keep it flowing
+_TAKEN = 256 * 1024  # bytes taken in a row: timers run under continuous traffic too, and answers keep it flowing
 _FEWEST = 4096  # bytes that any system call counts
 _ALONE = 4096  # bytes: a datagram that is smaller and no part of a train is often the only one
 _LOOK_AGAIN = 8  # such datagrams until it is found out again whether they are

@@ -4,12 +4,14 @@ from __future__ import annotations
 
 from typing import Any
 
+import msgpack
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
 from a3m.core import Core
 from a3m.flow import Outgoing
+from a3m.messages import DATA
 from a3m.payload import size_of
 from a3m.runs import _ITEM, run_length
 from a3m.simulation import WOULD_BLOCK, PullSocket, PushSocket, Step, Topology
@@ -87,3 +89,42 @@ def test_a_run_is_one_datagram_long_except_on_a_short_path(latency: float, size:
         assert runs < 1.2 * 5000 / max(1, 1150 // (size + _ITEM))
     else:
         assert stats.tokens_sent > 2 * runs, "many runs are longer than a datagram"
+
+
+def test_a_large_message_is_written_once_however_long_it_has_to_wait(monkeypatch: pytest.MonkeyPatch) -> None:
+    net = Topology(seed=1, latency=0.005)
+    large = bytes(3 << 20)  # two of them are more than the transport takes at a time
+    taken: list[bytes] = []
+    written: list[Any] = []
+
+    def consumer(core: Core) -> Step:
+        pull = PullSocket(core, "in")
+
+        def step() -> bool:
+            message = pull.try_receive()
+            if message is not WOULD_BLOCK:
+                taken.append(message)
+            return message is not WOULD_BLOCK
+
+        return step
+
+    def producer(core: Core) -> Step:
+        push = PushSocket(core, "out")
+        push.link("b/in")
+        waiting = [large] * 3
+        return lambda: bool(waiting) and push.try_send(waiting[-1]) is not WOULD_BLOCK and bool(waiting.pop())
+
+    net.start("b", consumer)
+    net.start("a", producer)
+    real = msgpack.packb
+
+    def packb(body: Any) -> bytes:
+        if body[0] == DATA:
+            written.append(body)
+        packed: bytes = real(body)
+        return packed
+
+    monkeypatch.setattr("a3m.core.msgpack.packb", packb)
+    net.run(net.now + 60)
+    assert taken == [large] * 3
+    assert len(written) == 3
