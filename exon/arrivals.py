@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
+from exon import plain
 from exon.addresses import Address
 from exon.events import DuplicateId, PeerMoved, PeerRestarted
 from exon.frames import (
@@ -26,29 +27,21 @@ from exon.frames import (
 )
 from exon.inbound import Inbound
 from exon.peer import Peer
+from exon.plain import ACK, TOKEN
 from exon.records import Token
-from exon.state import State
+from exon.state import Constant, State
 from exon.tokens import Tokens
 from exon.wire import (
-    ACK,
     CLOSING,
     LOW,
     MAX_NUMBER,
-    TOKEN,
     Datagram,
     Header,
     Malformed,
     Short,
     decode,
     decode_short,
-    fragment_numbers,
-    fragments_after,
-    is_fragment,
-    is_plain,
     is_short,
-    open_plain,
-    proof_of,
-    ranges_of,
     time_until,
 )
 
@@ -72,7 +65,7 @@ class Arrivals:
         counters.datagrams_received += 1
         counters.bytes_received += len(datagram)
         try:
-            if is_plain(datagram):
+            if plain.is_plain(datagram):
                 self._receive_plain(datagram, source, now)
             elif is_short(datagram):
                 self._receive_short(decode_short(datagram), source, now)
@@ -85,7 +78,7 @@ class Arrivals:
         """Take the datagram ``at`` this place, and those behind it that go with it; how many they were."""
         datagram, source = train[at]
         self.receive(datagram, source, now)
-        if len(train) - at > _FEWEST and is_fragment(datagram):
+        if len(train) - at > _FEWEST and plain.is_fragment(datagram):
             return 1 + self._receive_fragments(train, at + 1, now)
         return 1
 
@@ -97,17 +90,17 @@ class Arrivals:
         """
         state = self._state
         before, source = train[begin - 1]
-        known = state.known.get(proof_of(before))
+        known = state.known.get(plain.proof_of(before))
         if known is None:
             return 0
         _, peer, inbound = known
         record = state.records.receive.get((peer.id, inbound.epoch))
         if record is None or inbound.address != source or peer.address != source or peer.epoch != inbound.epoch:
             return 0
-        chunks, newest = fragments_after(before, train, begin, source)
+        chunks, newest = plain.fragments_after(before, train, begin, source)
         if not chunks:
             return 0
-        s, r, first, parts, total = fragment_numbers(before)
+        s, r, first, parts, total = plain.fragment_numbers(before)
         assembly = inbound.assembly(first, parts, total)
         size = sum(map(len, chunks))
         number = len(chunks)
@@ -138,29 +131,12 @@ class Arrivals:
         """A datagram from somebody who is known by its proof: nearly all are."""
         state = self._state
         proof, low_time, low_echo, delay, flags, frames, skipped = short
-        known = state.known.get(proof)
-        if known is None:
-            state.counters.dropped["unknown proof"] += 1
+        heard = self._hear_short(proof, low_time, low_echo, delay, source, now)
+        if heard is None:
             return
-        constant, peer, inbound = known
-        if peer.inbounds.get(inbound.epoch) is not inbound or not (proof == inbound.tag or inbound.gave(proof)):
-            state.counters.dropped["unknown proof"] += 1
-            return
+        constant, peer, inbound, time, echo, newest = heard
         if skipped:
             state.counters.dropped["unknown frame"] += skipped
-        # Its clock goes as fast as ours: what seems to come from its future is from an hour ago.
-        time = time_until(low_time, inbound.newest + int((now - inbound.arrived) * 1e6) + _AHEAD)
-        echo = time_until(low_echo, peer.last_time)
-        if time > inbound.newest and inbound.address == source == peer.address and peer.epoch == inbound.epoch:
-            # Nothing about the peer is new but what it says.
-            inbound.heard = inbound.arrived = now
-            inbound.newest = time
-            inbound.probes = 0
-            self._hear_echo(peer, inbound, echo, delay, time, now)
-            newest = True
-        else:
-            newest = self._hear(peer, Header(*constant, time, echo, delay), source, now)
-            inbound = peer.inbounds[inbound.epoch]
         peer.outbound.peer_closes = bool(flags & CLOSING)
         header = None
         tokens = acks = False
@@ -186,56 +162,59 @@ class Arrivals:
     def _receive_plain(self, datagram: bytes, source: Address, now: float) -> None:
         """An acknowledgement, a token, or both, from somebody who is known by its proof: nearly all are like that."""
         state = self._state
-        numbers, payload_at = open_plain(datagram)
-        flags = datagram[3]
-        proof, low_time, low_echo, delay = numbers[:4]
-        known = state.known.get(proof)
-        if known is None:
-            state.counters.dropped["unknown proof"] += 1
+        numbers, payload_at = plain.read(datagram)
+        flags, delay = datagram[3], numbers[3]
+        heard = self._hear_short(numbers[0], numbers[1], numbers[2], delay, source, now)
+        if heard is None:
             return
-        constant, peer, inbound = known
-        if peer.inbounds.get(inbound.epoch) is not inbound or not (proof == inbound.tag or inbound.gave(proof)):
-            state.counters.dropped["unknown proof"] += 1
-            return
-        # As in _receive_short().
-        latest = inbound.newest + int((now - inbound.arrived) * 1e6) + _AHEAD
-        time = latest - ((latest - low_time) & LOW)
-        latest = peer.last_time
-        echo = latest - ((latest - low_echo) & LOW)
-        if time > inbound.newest and inbound.address == source == peer.address and peer.epoch == inbound.epoch:
-            inbound.heard = inbound.arrived = now
-            inbound.newest = time
-            inbound.probes = 0
-            self._hear_echo(peer, inbound, echo, delay, time, now)
-            newest = True
-        else:
-            newest = self._hear(peer, Header(*constant, max(0, time), max(0, echo), delay), source, now)
-            inbound = peer.inbounds[inbound.epoch]
+        constant, peer, inbound, time, echo, newest = heard
         outbound = peer.outbound
         outbound.peer_closes = bool(flags & CLOSING)
         at = 4
         if flags & ACK:
             r, window, ranges = numbers[4:7]
             at = 7 + 2 * ranges
-            outbound.recovery.told(echo)
-            record = state.records.send.get(peer.id)
-            if record is not None:
-                released = record.release(inbound.epoch, r, ranges_of(numbers, ranges))
-                if released:
-                    outbound.on_acked(released, now)
-                    peer.waiting_since = now if outbound.pending_messages else None
-            if newest:
-                outbound.set_window(window)
+            ack = Ack(r, window, plain.ranges_of(numbers, ranges))
+            self._on_ack(peer, inbound.epoch, ack, newest, echo, now)
         if flags & TOKEN:
             s, r, kind = numbers[at:]
             data = datagram[payload_at:] if len(datagram) < _WORTH_A_VIEW else memoryview(datagram)[payload_at:]
             if not self._tokens.take_quickly(peer, inbound, s, r, kind, data, now):
-                header = Header(*constant, max(0, time), max(0, echo), delay)
+                header = Header(*constant, time, echo, delay)
                 self._tokens.on_token(header, s, r, kind, data, source, now)
             inbound.count_datagrams(1, outbound.recovery.paced, now)
         if outbound.recovery.in_flight:
             outbound.check_losses(now)
         state.ready[peer.id] = peer
+
+    def _hear_short(
+        self, proof: int, low_time: int, low_echo: int, delay: int, source: Address, now: float
+    ) -> tuple[Constant, Peer, Inbound, int, int, bool] | None:
+        """Learn from a short header whom it is from, what it leaves out, and whether the datagram is the newest so far.
+
+        None if its proof stands for nobody.
+        """
+        state = self._state
+        known = state.known.get(proof)
+        if known is None:
+            state.counters.dropped["unknown proof"] += 1
+            return None
+        constant, peer, inbound = known
+        if peer.inbounds.get(inbound.epoch) is not inbound or not (proof == inbound.tag or inbound.gave(proof)):
+            state.counters.dropped["unknown proof"] += 1
+            return None
+        # Its clock goes as fast as ours: what seems to come from its future is from an hour ago.
+        time = time_until(low_time, inbound.newest + int((now - inbound.arrived) * 1e6) + _AHEAD)
+        echo = time_until(low_echo, peer.last_time)
+        if time > inbound.newest and inbound.address == source == peer.address and peer.epoch == inbound.epoch:
+            # Nothing about the peer is new but what it says.
+            inbound.heard = inbound.arrived = now
+            inbound.newest = time
+            inbound.probes = 0
+            self._hear_echo(peer, inbound, echo, delay, time, now)
+            return constant, peer, inbound, time, echo, True
+        newest = self._hear(peer, Header(*constant, time, echo, delay), source, now)
+        return constant, peer, peer.inbounds[inbound.epoch], time, echo, newest
 
     def _receive_full(self, datagram: Datagram, source: Address, now: float) -> None:
         counters = self._state.counters

@@ -8,28 +8,15 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from exon import packing
+from exon import packing, plain
 from exon.addresses import Address
 from exon.frames import Probe
 from exon.inbound import Inbound
 from exon.peer import Peer
+from exon.plain import ACK, TOKEN, WIDE
 from exon.records import Token
 from exon.state import State
-from exon.wire import (
-    ACK,
-    CLOSING,
-    LOW,
-    SHORT,
-    TOKEN,
-    WIDE,
-    Header,
-    constant_part,
-    encode,
-    encode_frame,
-    seal,
-    seal_plain,
-    seal_short,
-)
+from exon.wire import CLOSING, LOW, SHORT, Header, constant_part, encode, encode_frame, seal, seal_short
 
 _TOKEN = SHORT | TOKEN
 _RIDE = 96  # bytes of answers that may ride with a full token (see outbound)
@@ -111,7 +98,7 @@ class Departures:
             head, payload = token.head, token.payload
             if token.s > LOW or token.r > LOW:
                 flags |= WIDE
-        datagram = seal_plain(flags, ranges, numbers, head, payload)
+        datagram = plain.seal(flags, ranges, numbers, head, payload)
         counters = state.counters
         counters.datagrams_sent += 1
         counters.bytes_sent += len(datagram)
@@ -143,7 +130,7 @@ class Departures:
             for token in tokens:
                 time = peer.last_time = peer.last_time + 1
                 numbers = (proof, time & LOW, echo, delay, token.s, token.r, packing.FRAGMENT)
-                datagram = seal_plain(flags, 0, numbers, token.head, token.payload)
+                datagram = plain.seal(flags, 0, numbers, token.head, token.payload)
                 size = len(datagram)
                 recovery.sent(time, size, [token], now)
                 counters.bytes_sent += size

@@ -21,7 +21,7 @@ from typing import Any, NamedTuple
 import msgpack
 from attrs import Factory, define
 
-from exon.wire import FRAGMENT as FRAGMENT  # noqa: PLC0414  # for those who look for kinds here
+from exon.plain import FRAGMENT as FRAGMENT  # noqa: PLC0414  # for those who look for kinds here
 from exon.wire import MAX_NUMBER
 from exon.wire import pack as encode
 

@@ -41,10 +41,13 @@ class Arrived(NamedTuple):
     large: int  # bytes of a reassembled message
 
 
+Constant = tuple[str, str, int, int, int, int]  # source, destination, their epochs, tag and proof
+
+
 class Known(NamedTuple):
     """Whom a proof stands for: what a short datagram that shows it leaves out."""
 
-    constant: tuple[str, str, int, int, int, int]
+    constant: Constant
     peer: Peer
     inbound: Inbound
 

@@ -3,8 +3,7 @@
 A datagram names its source and destination node and their epochs, so state is found by name alone and never by address
 (003, section 6.1.4), and nothing meant for an earlier life of a node can touch its present one. Between two lives that
 have heard each other a *short* datagram leaves the names out: the proof in it is known to nobody else. Nearly all of
-those are *plain*: an acknowledgement, a token, or both, in places of their own, so that one call of :mod:`struct` reads
-all there is.
+those are *plain*, and have a form of their own: :mod:`exon.plain`.
 
 The reader trusts nothing: whatever bytes come in, :func:`decode` returns a valid datagram or raises
 :class:`Malformed` with a reason out of a fixed list, in time proportional to the input.
@@ -37,18 +36,13 @@ MAGIC = b"EX"
 VERSION = 4
 CLOSING = 0x01  # flag: the source is closing and would like to see its records go
 SHORT = 0x02  # flag: the header is a short one
-ACK = 0x04  # flag, only with SHORT: the datagram is a plain one, and has an acknowledgement
-TOKEN = 0x08  # the same: it has a token
-WIDE = 0x10  # flag of a plain datagram: its numbers are so large that they take eight bytes
-PLAIN = ACK | TOKEN
-FRAGMENT = 1  # the kind of a payload (see exon.packing) that readers of datagrams look for
 
-_PREFIX = struct.Struct(">2sBBHI")  # magic, version, flags, length of the body, CRC-32
-_PREFIX_BEFORE_CRC = struct.Struct(">2sBBH")
+PREFIX = struct.Struct(">2sBBHI")  # magic, version, flags, length of the body, CRC-32
+PREFIX_BEFORE_CRC = struct.Struct(">2sBBH")
 _HEADER_FIELDS = 9
 _CONSTANT_FIELDS = 6  # all but time, echo and delay
 _SHORT_HEADER = struct.Struct(">QIII")  # proof, and the lowest 32 bits of time, echo and delay
-_FRAMES_AT = _PREFIX.size + _SHORT_HEADER.size
+_FRAMES_AT = PREFIX.size + _SHORT_HEADER.size
 LOW = 2**32 - 1
 MAX_NUMBER = 2**63 - 1
 MAX_ID = 255
@@ -137,11 +131,6 @@ def encode_token(s: int, r: int, payload: bytes) -> bytes:
     return _pack((3, s, r, payload))
 
 
-def encode_ack(r: int, window: int, start: int, stop: int) -> bytes:
-    """The same for an acknowledgement of a single range."""
-    return _pack((4, r, window, (start, stop - start)))
-
-
 def encode(header: Header, frames: Iterable[bytes], flags: int = 0, size: int = 0) -> bytes:
     """A datagram of encoded frames, filled up with zeros to ``size`` bytes if that is more."""
     times = header.time, header.echo, header.delay
@@ -158,11 +147,11 @@ def seal(constant: bytes, times: tuple[int, int, int], frames: Sequence[bytes], 
     # The markers of the arrays that the parts of the header were written as give way to that of the whole.
     head = b"".join((_array(_HEADER_FIELDS + len(frames)), constant, _pack(times)[1:]))
     length = len(head) + sum(map(len, frames))
-    start = _PREFIX_BEFORE_CRC.pack(MAGIC, VERSION, flags, length)
+    start = PREFIX_BEFORE_CRC.pack(MAGIC, VERSION, flags, length)
     check = crc32(head, crc32(start))
     for frame in frames:
         check = crc32(frame, check)
-    missing = size - _PREFIX.size - length
+    missing = size - PREFIX.size - length
     if missing <= 0:
         return b"".join((start, check.to_bytes(4, "big"), head, *frames))
     padding = bytes(missing)
@@ -178,158 +167,17 @@ def seal_short(proof: int, times: tuple[int, int, int], frames: Sequence[bytes],
     length = len(head)
     for frame in frames:
         length += len(frame)
-    start = _PREFIX_BEFORE_CRC.pack(MAGIC, VERSION, flags | SHORT, length)
+    start = PREFIX_BEFORE_CRC.pack(MAGIC, VERSION, flags | SHORT, length)
     check = crc32(head, crc32(start))
     for frame in frames:
         check = crc32(frame, check)
     return b"".join((start, check.to_bytes(4, "big"), head, *frames))
 
 
-# -- plain datagrams --------------------------------------------------------------------------------------------------
-
-MOST_PLAIN_RANGES = 32  # of an acknowledgement in a plain datagram
-_STARTS = tuple(_PREFIX_BEFORE_CRC.pack(MAGIC, VERSION, flags, 0) for flags in range(256))
-_SEEDS = tuple(map(crc32, _STARTS))
-_SHAPE = SHORT | ACK | TOKEN | WIDE  # flags that say how a plain datagram is to be read
-_RANGES_AT = _PREFIX.size + struct.calcsize(">QIIIII")  # where the number of ranges is; 4 bytes later if wide
-
-
-def _make_layouts() -> dict[int, struct.Struct]:
-    """What follows the prefix, up to the payload, by flags and number of ranges."""
-    layouts = {}
-    for wide, number in ((0, "I"), (WIDE, "Q")):
-        for ranges in range(MOST_PLAIN_RANGES + 1):
-            ack = f"{number}IB" + ranges * f"{number}I"
-            token = 2 * number + "B"
-            layouts[ranges << 8 | SHORT | wide | ACK] = struct.Struct(">QIII" + ack)
-            layouts[ranges << 8 | SHORT | wide | ACK | TOKEN] = struct.Struct(">QIII" + ack + token)
-        layouts[SHORT | wide | TOKEN] = struct.Struct(">QIII" + token)
-    return layouts
-
-
-_LAYOUTS = _make_layouts()
-
-
-def seal_plain(
-    flags: int, ranges: int, numbers: Sequence[int], head: bytes = b"", payload: bytes | memoryview = b""
-) -> bytes:
-    """A plain datagram.
-
-    ``numbers`` are proof, time, echo and delay; ``r``, ``window``, the number of ranges, and a start and a length for
-    each, if it acknowledges; ``s``, ``r`` and the kind of the payload if it has a token, whose other bytes are those of
-    ``head`` and ``payload``.
-    """
-    head = _LAYOUTS[ranges << 8 | flags & _SHAPE].pack(*numbers) + head
-    check = crc32(payload, crc32(head, _SEEDS[flags]))
-    return b"".join((_STARTS[flags], check.to_bytes(4, "big"), head, payload))
-
-
-def open_plain(data: bytes) -> tuple[tuple[int, ...], int]:
-    """The numbers of a plain datagram, as :func:`seal_plain` has them, and where its payload begins.
-
-    Raises:
-        Malformed: What it says is not what somebody wrote, or cannot be right.
-    """
-    flags = data[3]
-    ranges = 0
-    if flags & ACK:
-        at = _RANGES_AT + 4 if flags & WIDE else _RANGES_AT
-        if len(data) <= at:
-            raise Malformed("short")
-        ranges = data[at]
-    layout = _LAYOUTS.get(ranges << 8 | flags & _SHAPE)
-    if layout is None:
-        raise Malformed("frame")
-    payload_at = _PREFIX.size + layout.size
-    if len(data) < payload_at:
-        raise Malformed("short")
-    if data[:6] != _STARTS[flags]:
-        raise Malformed("magic" if data[:2] != MAGIC else "version" if data[2] != VERSION else "checksum")
-    if crc32(memoryview(data)[10:], _SEEDS[flags]) != int.from_bytes(data[6:10], "big"):
-        raise Malformed("checksum")
-    numbers = layout.unpack_from(data, _PREFIX.size)
-    if flags & WIDE and not _are_numbers(numbers[4:]):
-        raise Malformed("frame")
-    return numbers, payload_at
-
-
-# A plain datagram with nothing but a fragment, and narrow numbers: up to the chunk.
-_FRAGMENT = struct.Struct(">10xQIIIIIBQQQ")
-_FRAGMENT_FLAGS = SHORT | TOKEN
-
-
-def is_fragment(data: bytes) -> bool:
-    """Whether ``data``, a datagram that is in order, has a part of a large message, and nothing else."""
-    return len(data) > _FRAGMENT.size and data[3] == _FRAGMENT_FLAGS and data[38] == FRAGMENT
-
-
-def proof_of(data: bytes) -> int:
-    """The proof in a plain datagram."""
-    return int.from_bytes(data[10:18], "big")
-
-
-def fragment_numbers(data: bytes) -> tuple[int, int, int, int, int]:
-    """``s`` and ``r`` of a datagram that :meth:`is_fragment`; ``first``, ``parts`` and ``total`` of its message."""
-    _, _, _, _, s, r, _, first, parts, total = _FRAGMENT.unpack_from(data)
-    return s, r, first, parts, total
-
-
-def fragments_after(
-    data: bytes, train: Sequence[tuple[bytes, object]], begin: int, source: object
-) -> tuple[list[bytes], int]:
-    """The chunks of the datagrams from ``begin`` on that are in order and follow one that :meth:`is_fragment`.
-
-    Each has the next number, and a later time, and differs in nothing else. Also the (low) time of the last of them.
-    """
-    start, seed = data[:6], _SEEDS[_FRAGMENT_FLAGS]
-    proof, echo, rest = data[10:18], data[22:30], data[34:63]
-    time, s = int.from_bytes(data[18:22], "big"), int.from_bytes(data[30:34], "big")
-    chunks = []
-    for at in range(begin, len(train)):
-        datagram, origin = train[at]
-        s += 1
-        if (
-            len(datagram) <= 63
-            or datagram[34:63] != rest
-            or int.from_bytes(datagram[30:34], "big") != s
-            or datagram[22:30] != echo
-            or datagram[10:18] != proof
-            or datagram[:6] != start
-            or origin != source
-            or crc32(memoryview(datagram)[10:], seed) != int.from_bytes(datagram[6:10], "big")
-        ):
-            break
-        later = int.from_bytes(datagram[18:22], "big")
-        if not 0 < (later - time) & LOW < LOW // 2:
-            break
-        time = later
-        chunks.append(datagram[63:])
-    return chunks, time
-
-
-def _plain_frames(numbers: tuple[int, ...], flags: int, payload: bytes) -> list[Frame]:
-    """The same as frames."""
-    frames: list[Frame] = []
-    at = 4
-    if flags & ACK:
-        r, window, ranges = numbers[4:7]
-        at = 7 + 2 * ranges
-        frames.append(Ack(r, window, ranges_of(numbers, ranges)))
-    if flags & TOKEN:
-        s, r, kind = numbers[at:]
-        frames.append(TokenFrame(s, r, bytes((kind,)) + payload))
-    return frames
-
-
-def ranges_of(numbers: tuple[int, ...], ranges: int) -> tuple[tuple[int, int], ...]:
-    """What a plain datagram acknowledges."""
-    return tuple([(numbers[at], numbers[at] + numbers[at + 1]) for at in range(7, 7 + 2 * ranges, 2)])
-
-
 def overhead(source: str, destination: str) -> int:
     """The most bytes that prefix and header can take between two nodes."""
     ids = len(source.encode()) + len(destination.encode()) + 4
-    return _PREFIX.size + 3 + ids + (_HEADER_FIELDS - 2) * 9
+    return PREFIX.size + 3 + ids + (_HEADER_FIELDS - 2) * 9
 
 
 def _array(length: int) -> bytes:
@@ -346,24 +194,19 @@ _READ_ERRORS = (ValueError, TypeError, OverflowError, msgpack.UnpackException, R
 
 def is_short(data: bytes) -> bool:
     """Whether ``data``, if it is a datagram, has a short header."""
-    return len(data) >= _PREFIX.size and bool(data[3] & SHORT)
-
-
-def is_plain(data: bytes) -> bool:
-    """Whether ``data``, if it is a datagram, is a plain one."""
-    return len(data) > _FRAMES_AT and bool(data[3] & PLAIN) and bool(data[3] & SHORT)
+    return len(data) >= PREFIX.size and bool(data[3] & SHORT)
 
 
 def _open(data: bytes, at: int) -> tuple[int, list[Any]]:
     """The flags of the datagram in ``data``, and the fields of the array that begins ``at`` so many bytes."""
     if len(data) < at:
         raise Malformed("short")
-    magic, version, flags, length, check = _PREFIX.unpack_from(data)
+    magic, version, flags, length, check = PREFIX.unpack_from(data)
     if magic != MAGIC:
         raise Malformed("magic")
     if version != VERSION:
         raise Malformed("version")
-    end = _PREFIX.size + length
+    end = PREFIX.size + length
     if end > len(data):
         raise Malformed("truncated")
     view = memoryview(data)
@@ -380,7 +223,7 @@ def _open(data: bytes, at: int) -> tuple[int, list[Any]]:
 
 def decode(data: bytes) -> Datagram:
     """The datagram with a full header in ``data``, or :class:`Malformed`."""
-    flags, fields = _open(data, _PREFIX.size)
+    flags, fields = _open(data, PREFIX.size)
     if flags & SHORT or len(fields) < _HEADER_FIELDS:
         raise Malformed("header")
     return Datagram(_header(fields), flags, *_frames(fields[_HEADER_FIELDS:]))
@@ -399,13 +242,9 @@ class Short(NamedTuple):
 
 
 def decode_short(data: bytes) -> Short:
-    """The datagram with a short header in ``data``, plain or not, or :class:`Malformed`."""
-    if is_plain(data):
-        numbers, at = open_plain(data)
-        proof, time, echo, delay = numbers[:4]
-        return Short(proof, time, echo, delay, data[3], _plain_frames(numbers, data[3], data[at:]), 0)
+    """The datagram with a short header in ``data``, if it is no plain one, or :class:`Malformed`."""
     flags, fields = _open(data, _FRAMES_AT)
-    proof, time, echo, delay = _SHORT_HEADER.unpack_from(data, _PREFIX.size)
+    proof, time, echo, delay = _SHORT_HEADER.unpack_from(data, PREFIX.size)
     return Short(proof, time, echo, delay, flags, *_frames(fields))
 
 

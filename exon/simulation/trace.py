@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 from exon.frames import Ack, ClosedFrame, Frame, ReqSlots, Slice, TokenFrame
-from exon.wire import CLOSING, Malformed, decode, decode_short, is_short
+from exon.plain import read_short
+from exon.wire import CLOSING, Malformed, decode, is_short
 
 
 def describe(datagram: bytes) -> str:
@@ -16,7 +17,7 @@ def describe(datagram: bytes) -> str:
     """
     try:
         if is_short(datagram):
-            short = decode_short(datagram)
+            short = read_short(datagram)
             return _describe(f"short, proof {short.proof:x}"[:22], short.time, short.flags, short.frames)
         decoded = decode(datagram)
     except Malformed as malformed:

@@ -14,8 +14,9 @@ from exon import packing
 from exon.addresses import Address
 from exon.intervals import IntervalSet
 from exon.options import Options
+from exon.plain import TOKEN, fragments_after, is_fragment, seal
 from exon.protocol import Node
-from exon.wire import SHORT, TOKEN, fragments_after, is_fragment, seal_plain
+from exon.wire import SHORT
 
 A, B = ("10.0.0.1", 1), ("10.0.0.2", 2)
 MESSAGE = bytes(range(256)) * 150
@@ -131,7 +132,7 @@ def test_what_the_network_has_no_room_for_leaves_later() -> None:
 
 
 def part(s: int, time: int) -> bytes:
-    return seal_plain(SHORT | TOKEN, 0, (7, time, 2, 3, s, 40, 1), packing.fragment_head(5, 9, 5000), b"x" * 600)
+    return seal(SHORT | TOKEN, 0, (7, time, 2, 3, s, 40, 1), packing.fragment_head(5, 9, 5000), b"x" * 600)
 
 
 @pytest.mark.parametrize(("time", "number"), [(11, 2), (2**31, 2), (10, 1), (9, 1), (2**31 + 20, 1)])

@@ -20,8 +20,9 @@ from exon.clock import Clock
 from exon.events import Event
 from exon.frames import Frame
 from exon.options import Options
+from exon.plain import read_short
 from exon.protocol import Node
-from exon.wire import Datagram, Header, decode, decode_short, encode, encode_frame, is_short, time_until
+from exon.wire import Datagram, Header, decode, encode, encode_frame, is_short, time_until
 
 _MOST_EARLY = 8  # calls in a row that a node may ask for at a moment that has passed
 _MOST_AT_ONCE = 20_000  # datagrams that a node may send at one moment
@@ -146,7 +147,7 @@ class Wire:
             full = decode(data)
             self._constants[full.header.proof] = full.header
             return full
-        short = decode_short(data)
+        short = read_short(data)
         near = int(self.now * 1e6) + 1_000_000
         times = time_until(short.time, near), time_until(short.echo, near), short.delay
         header = Header(*self._constants[short.proof][:6], *times)

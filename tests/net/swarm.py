@@ -25,9 +25,10 @@ from attrs import define, field, frozen
 
 from exon import Closed, Endpoint, Options
 from exon.addresses import Address
+from exon.plain import read_short
 from exon.protocol import Node
 from exon.udp import UdpSocket
-from exon.wire import Malformed, decode, decode_short, is_short
+from exon.wire import Malformed, decode, is_short
 
 PATIENCE = 60.0  # seconds until a run that hangs fails; no run that works waits for it
 OPTIONS = Options(idle_timeout=0.25)
@@ -232,7 +233,7 @@ class Swarm:
     def _addressee(self, data: bytes) -> Guest | None:
         try:
             if is_short(data):
-                return self._here.get(self._proofs.get(decode_short(data).proof, ""))
+                return self._here.get(self._proofs.get(read_short(data).proof, ""))
             header = decode(data).header
         except Malformed:
             return None

@@ -29,18 +29,15 @@ from exon.frames import (
     TokenFrame,
 )
 from exon.packing import Fragment
+from exon.plain import ACK, TOKEN, WIDE, seal
 from exon.wire import (
-    ACK,
     CLOSING,
     MAX_NUMBER,
     SHORT,
-    TOKEN,
     VERSION,
-    WIDE,
     Header,
     encode,
     encode_frame,
-    seal_plain,
     seal_short,
 )
 
@@ -246,7 +243,7 @@ def plain(proof: int, times: tuple[int, int, int], frames: list[Frame], flags: i
             payload = frame.payload
             numbers += frame.s, frame.r, payload[0]
             wide = wide or max(frame.s, frame.r) >= 2**32
-    return seal_plain(flags | WIDE if wide else flags, ranges, numbers, b"", payload[1:])
+    return seal(flags | WIDE if wide else flags, ranges, numbers, b"", payload[1:])
 
 
 def tolerated() -> list[dict[str, Any]]:
