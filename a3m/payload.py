@@ -118,7 +118,7 @@ def check_run(first: Any, run: Any) -> bool:
     >>> check_run(0, [b"a", b"b"]), check_run(0, [b"a", [b"b", b"c"]])
     (True, False)
     """
-    if type(first) is not int or type(run) is not list:
+    if type(first) is not int or type(run) is not list or not run:
         raise Malformed
     if len(run) == 1:
         if type(run[0]) is bytes:

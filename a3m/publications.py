@@ -40,6 +40,8 @@ def unfold(first: Any, run: Any, make: Callable[[tuple[str, Any]], Item]) -> tup
     _, topics, bodies = run
     if type(topics) is not list or type(bodies) is not list or countOf(map(type, topics), str) != len(topics):
         raise Malformed
+    if not 0 < len(bodies) <= _MOST:  # more would be made into as many objects before anybody asks for credit
+        raise Malformed
     plain = countOf(map(type, bodies), bytes) == len(bodies)
     if not plain and not all(map(is_body, bodies)):
         raise Malformed

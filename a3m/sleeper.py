@@ -39,8 +39,11 @@ class Sleeper:
                 self._park.release()
             except RuntimeError:  # it is not asleep any more; several objects may wake it at the same time
                 return False
-            if self._driver is not None and get_ident() != self._thread:
-                self._driver.interrupt()
+            if self._driver is not None:
+                if get_ident() != self._thread:
+                    self._driver.interrupt()
+                else:
+                    self._driver.wake()  # in its own turn, so with the lock held
             return True
 
     def sleep(self, deadline: float | None, core: Core | None = None) -> bool:

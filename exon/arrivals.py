@@ -95,6 +95,8 @@ class Arrivals:
             return 0
         _, peer, inbound = known
         record = state.records.receive.get((peer.id, inbound.epoch))
+        if state.ready.get(peer.id) is not peer or not inbound.gave(plain.proof_of(before)):
+            return 0  # the one before was turned away
         if record is None or inbound.address != source or peer.address != source or peer.epoch != inbound.epoch:
             return 0
         chunks, newest = plain.fragments_after(before, train, begin, source)

@@ -80,7 +80,7 @@ class Departures:
             time = peer.last_time + 1
         peer.last_time = time
         delay = int((now - inbound.arrived) * 1e6)
-        numbers = [inbound.proof, time & LOW, inbound.newest & LOW, delay if 0 <= delay <= LOW else LOW]
+        numbers = [inbound.proof, time & LOW, inbound.newest & LOW, delay if 0 <= delay <= LOW else LOW * (delay > 0)]
         flags = SHORT
         head: bytes = b""
         payload: bytes | memoryview = b""
@@ -121,7 +121,7 @@ class Departures:
         state, outbound, inbound, address = self._state, peer.outbound, peer.inbounds[peer.epoch], peer.address
         assert address is not None
         recovery, counters = outbound.recovery, state.counters
-        proof, echo, delay = inbound.proof, inbound.newest & LOW, min(int((now - inbound.arrived) * 1e6), LOW)
+        proof, echo, delay = inbound.proof, inbound.newest & LOW, max(0, min(int((now - inbound.arrived) * 1e6), LOW))
         tokens = outbound.next_fragments(state.records.send[peer.id], now)
         wide = bool(tokens) and (tokens[-1].s > LOW or tokens[0].r > LOW)
         flags = _TOKEN | WIDE if wide else _TOKEN

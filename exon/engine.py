@@ -149,6 +149,7 @@ class Engine:
         self._park = Lock()
         self._park.acquire()
         self._asleep = False
+        self._called = False  # by wake(), since the leader's turn began
         self._alone = 0  # datagrams in a row that were taken for the only one; -1 if the last one was not
         self._wakes_at: float | None = None
         self._stopping = False
@@ -200,6 +201,7 @@ class Engine:
         With the lock held, which is released meanwhile. Only for the leader. False when the engine has stopped.
         """
         self._stints += 1
+        self._called = False
         node = self.node
         now = monotonic()
         due = node.deadline()
@@ -208,7 +210,10 @@ class Engine:
                 self._flush(now, apart=True)
             except Exception:
                 self._count_error("engine-error")
+            if self._called or self._stopping:  # while the lock was released, or by what was delivered here
+                return not self._stopping
             due = node.deadline()
+            now = monotonic()
         self._asleep = True
         self._wakes_at = due
         if deadline is not None and (due is None or deadline < due):
@@ -255,6 +260,7 @@ class Engine:
 
     def wake(self) -> None:
         """There is something to send; the engine will. With the lock held."""
+        self._called = True
         if self._asleep:
             self._asleep = False
             with suppress(BlockingIOError):  # the pipe is full: it will wake up

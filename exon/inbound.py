@@ -130,8 +130,11 @@ class Inbound:
         """The same for tokens that came one after the other, in datagrams of their own."""
         self.owe(start, r, delay, now)
         if start + 1 < stop:
-            self._acks[r] += range(start + 1, stop)
+            if r in self._acks:  # or too many incarnations are owed, and the tokens will come again
+                self._acks[r] += range(start + 1, stop)
             self._highest = max(self._highest, stop - 1)
+            for s in range(start + 1, stop) if self._sliced else ():
+                self._sliced.pop((s, r), None)
 
     def owe_answer(self, delay: float, now: float) -> None:
         """Something is to be said about the window or about what arrived, after ``delay`` at the latest."""

@@ -162,7 +162,7 @@ class Outbound:
 
     def set_window(self, window: int) -> None:
         """The peer has room for so many bytes; what it had to turn away goes again when there is some."""
-        if window == self.window and window > _ANY_TOKEN and not self._stuck_tries:
+        if window == self.window and _ANY_TOKEN < window <= self._largest_window and not self._stuck_tries:
             return  # as nearly always
         if min(self.window, window) < self.budget:
             self.repeat(self.recovery.refused())
@@ -386,9 +386,11 @@ class Outbound:
             return False
         if self._needs_slots(record) and (self._asked_at is None or now >= self._ask_deadline()):
             return False
-        again = self._again
-        if again and again[0].size + _TOKEN_HEADER > self.mtu.size - self._overhead:
+        again, cut, room = self._again, self._cut, self.mtu.size - self._overhead - _TOKEN_HEADER
+        if again and again[0].size > room:
             return False
+        if cut is not None and len(cut.head) + cut.chunk > room:
+            return False  # made for a path with larger datagrams
         probe_at = self.mtu.probe_at
         if probe_at is None:
             return not (self._has_cut or self._queued_bytes > _PROBE_BACKLOG * self.mtu.size) or self.mtu.is_largest
@@ -518,9 +520,8 @@ class Outbound:
 
     def check_losses(self, now: float) -> None:
         """After an acknowledgement: what was overtaken goes again."""
-        if not self.recovery.in_flight:
-            return
-        self.repeat(self.recovery.lost(now))
+        if self.recovery.in_flight:
+            self.repeat(self.recovery.lost(now))
         if self.recovery.swallows_large(now):
             self._distrust_path()
 

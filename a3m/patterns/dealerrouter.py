@@ -89,6 +89,7 @@ class RouterSocket(Socket):
         """No links yet."""
         super().__init__(*args, **options)
         self._named: dict[str, Link] = {}  # links that messages came over or went over, by the names in routes
+        self._openings = 0  # of the lane
         self._replies_pass = self.core.driver is not None and type(self) is RouterSocket
 
     def send(
@@ -104,12 +105,13 @@ class RouterSocket(Socket):
         Raises:
             NoRoute: There is no link with the socket it would have to go to; the message was not sent.
         """
-        lane = self._lane
+        lane, openings = self._lane, self._openings
         if len(lane) < self._limit and type(payload) is bytes and len(payload) <= self._small:
             reply = self._as_reply(payload, to)
             if reply is not None:
                 lane.append(reply)
-                if len(lane) <= self._limit or not self._was_too_late(reply):
+                # If it was closed and opened again meanwhile, the link may be over.
+                if (len(lane) <= self._limit and openings == self._openings) or not self._was_too_late(reply):
                     return
         self._send_item(self.prepare(payload, to=to), timeout, require_link)
 
@@ -135,9 +137,11 @@ class RouterSocket(Socket):
         limit, self._limit = self._limit, 0
         if self._lane and limit:
             replies = self._lane[:limit]
+            late = [reply for reply in replies if not reply[0].can_send]
             for link, item in replies:
-                self.push(link, item)
-            del self._lane[: len(replies)]
+                if link.can_send:
+                    self.push(link, item)
+            self._lane[: len(replies)] = late
 
     def open_lane(self) -> bool:
         """Let answers into the lane while something is on the way to all peers and there is room."""
@@ -149,6 +153,7 @@ class RouterSocket(Socket):
                 return False
             assert link.outgoing is not None
             room = min(room, link.outgoing.credits)
+        self._openings += 1
         self._limit = room if self._links else 0
         return self._limit > 0
 

@@ -258,6 +258,8 @@ class XPubSocket(Socket):
     def try_send(self, item: Item) -> Any:
         """Send to all subscribers, or to none."""
         self.settle()
+        if self._lane:
+            return WOULD_BLOCK
         topic = item[0]
         links = self._audience(topic)
         for link in links:

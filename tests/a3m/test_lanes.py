@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import pytest
 
 import a3m
@@ -441,3 +443,35 @@ def test_an_answer_in_the_lane_is_sent_before_its_link_ends(nodes: Nodes) -> Non
     assert dealer.recv(timeout=PATIENCE) == b"in the lane"
     with pytest.raises(a3m.NoRoute):
         router.send(b"too late", to=route)
+
+
+def test_an_answer_whose_link_ends_before_it_is_in_the_lane_is_not_sent(
+    nodes: Nodes, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    a, b = nodes.pair()
+    router, dealer, other = b.router("router"), a.dealer("dealer"), a.dealer("other")
+    linked(dealer, router)
+    linked(other, router)
+    dealer.send(b"?", timeout=PATIENCE)
+    route = router.recv(timeout=PATIENCE).route
+    link = router._links[dealer.id]
+    real = router._as_reply
+
+    def look_and_be_interrupted(payload: bytes, to: Any) -> Any:
+        found = real(payload, to)
+        monkeypatch.setattr(router, "_as_reply", real)
+        router.unlink("a/dealer", force=True)
+        with b._core.lock:  # as soon as something is on the way to all that are left
+            monkeypatch.setattr(b._core.transport, "flowing", lambda _: True)
+            assert router.open_lane()
+        return found
+
+    with b._core.lock:
+        router._named["a/dealer"] = link
+        router._limit = 2
+    monkeypatch.setattr(router, "_as_reply", look_and_be_interrupted)
+    with pytest.raises(a3m.NoRoute):
+        router.send(b"too late", to=route, timeout=PATIENCE)
+    assert not router._lane
+    router.send(b"still working", to=str(other.id), timeout=PATIENCE)
+    assert other.recv(timeout=PATIENCE) == b"still working"

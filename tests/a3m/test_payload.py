@@ -9,7 +9,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 import a3m
-from a3m.payload import from_body, is_item, routed, split, to_item
+from a3m.messages import Malformed
+from a3m.payload import check_run, from_body, is_item, routed, split, to_item
 from tests.a3m.nodes import PATIENCE, Nodes, linked, take
 
 parts = st.binary(max_size=20) | st.lists(st.binary(max_size=20), min_size=1, max_size=5)
@@ -146,3 +147,9 @@ def test_a_message_that_grew_on_its_way_ends_its_link_and_not_the_node(nodes: No
     assert take(other, 1) == [b"still working"]
     report = b.close(timeout=PATIENCE)
     assert (report.clean, report.undelivered, report.unknown) == (False, 1, 0)
+
+
+def test_a_run_has_messages() -> None:
+    assert check_run(0, [b""])
+    with pytest.raises(Malformed):
+        check_run(0, [])

@@ -6,12 +6,15 @@ import subprocess
 import sys
 import textwrap
 from collections.abc import Callable, Iterator
+from threading import Lock
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
 
 import a3m
 from a3m import POLLIN, Poller
+from a3m.sleeper import Sleeper
 from tests.a3m.nodes import PATIENCE, Nodes, eventually, in_background, linked, result
 from tests.a3m.test_poller import Box
 
@@ -123,3 +126,36 @@ def test_an_interrupt_ends_it(call: str) -> None:
         [sys.executable, "-c", textwrap.dedent(script)], capture_output=True, text=True, timeout=60, check=False
     )
     assert (ran.stdout, ran.returncode) == ("interrupted None 0 1\n", 0), ran.stderr
+
+
+class Turning:
+    """A driver whose turns bring what the thread that drives waits for."""
+
+    def __init__(self, sleeper: Sleeper) -> None:
+        self.calls: list[str] = []
+        self._sleeper = sleeper
+
+    def begin(self) -> bool:
+        return True
+
+    def turn(self, deadline: float | None) -> bool:
+        self._sleeper.wake()
+        self.calls.append("turn")
+        return True
+
+    def end(self) -> None:
+        self.calls.append("end")
+
+    def wake(self) -> None:
+        self.calls.append("wake")
+
+    def interrupt(self) -> None:
+        self.calls.append("interrupt")
+
+
+def test_what_a_turn_brings_keeps_it_from_sleeping() -> None:
+    sleeper = Sleeper()
+    driver = Turning(sleeper)
+    core = SimpleNamespace(lock=Lock(), driver=driver)
+    assert sleeper.sleep(None, core)  # type: ignore[arg-type]
+    assert driver.calls == ["wake", "turn", "end"]

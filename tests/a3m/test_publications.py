@@ -58,6 +58,9 @@ def test_a_topic_that_all_have_travels_once() -> None:
         [None, ["a", "b"], [b"x"]],
         [None, ["a", "b"], [b"x"] * 3],
         [None, [], [b"x"]],
+        [None, ["a"], []],
+        [None, [], []],
+        [None, ["a"], [b""] * 4097],
     ],
 )
 def test_what_is_no_run_of_publications_is_refused(run: Any) -> None:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import socket
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import ExitStack
 from time import monotonic
 
@@ -192,6 +192,59 @@ def test_the_engine_says_what_came_and_what_happened() -> None:
             a.wake()
         eventually(lambda: received and any(isinstance(e, PeerUnreachable) and e.peer == "c" for e in events))
     assert received == [("a", b"hello")]
+
+
+class Busy(UdpSocket):
+    """While it sends, another thread may do something."""
+
+    def __init__(self) -> None:
+        super().__init__("127.0.0.1:0")
+        self.meanwhile: Callable[[], None] | None = None
+
+    def send(self, datagrams: Sequence[tuple[Address, bytes]]) -> int:
+        if self.meanwhile is not None:
+            meanwhile, self.meanwhile = self.meanwhile, None
+            in_background(meanwhile).result(PATIENCE)
+        return super().send(datagrams)
+
+
+class Watched:
+    """What a leader polls; it never waits."""
+
+    def __init__(self) -> None:
+        self.timeouts: list[int | None] = []
+
+    def poll(self, timeout: int | None) -> list[tuple[int, int]]:
+        self.timeouts.append(timeout)
+        return []
+
+
+def test_a_leader_that_is_woken_while_its_datagrams_leave_does_not_sleep(monkeypatch: pytest.MonkeyPatch) -> None:
+    udp = Busy()
+    node = Node("a", epoch=1)
+    engine = Engine(node, udp, lambda: None, lambda _: None)
+    watched = Watched()
+    monkeypatch.setattr(engine, "_polls", (engine._polls[0], watched))
+
+    def wake() -> None:
+        with engine.lock:
+            engine.wake()
+
+    try:
+        with engine.lock:
+            assert engine.begin()
+            node.register("b", udp.address)
+            node.send("b", b"hello", monotonic())
+            udp.meanwhile = wake
+            assert engine.turn(None)
+            assert udp.meanwhile is None, "nothing has left"
+            assert watched.timeouts == []
+            assert engine.turn(None)
+            assert len(watched.timeouts) == 1, "woken once"
+            engine.end()
+    finally:
+        monkeypatch.undo()
+        engine.stop()
 
 
 def test_what_comes_together_is_taken_together_and_what_comes_alone_is_not_waited_for(
