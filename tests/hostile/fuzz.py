@@ -247,7 +247,7 @@ def attack(datagrams: int, seed: int, tell: Callable[[str], None] = lambda _: No
     peer, _ = target.recv(timeout=_TIMEOUT)
     target.send(peer, b"answer first")
     friend.recv(timeout=_TIMEOUT)
-    both = {decode(datagram).header for datagram in live}
+    both = {decode(datagram).header for datagram in live if not is_short(datagram)}
     epochs += {epoch for header in both for epoch in (header.source_epoch, header.destination_epoch) if epoch}
     conversation = Conversation(target, friend)
     assault = Attack(counting[0], Forger(seed, "target", "friend", epochs, recorded, live))
