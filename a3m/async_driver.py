@@ -27,6 +27,7 @@ from exon.log import log
 from exon.udp import UdpSocket, resolve
 
 _TRAIN = 64  # datagrams handed to the kernel at a time
+_TAKEN = 256 * 1024  # bytes taken in a row, as by exon.engine
 _READS = 32  # system calls in a row that only receive, so that tasks and timers run under continuous traffic too
 _PAUSE = 0.01  # seconds after an exception of our own
 # Seconds until datagrams that the kernel had no room for are tried again. Its buffer holds milliseconds of traffic, and
@@ -219,17 +220,24 @@ class Driver:
         self._flush()
 
     def _read(self, udp: UdpSocket) -> None:
-        """Take in what has arrived; what is left after so many reads makes the socket readable again."""
-        now = self._loop.time()
+        """Take in what has arrived; what is left after so much makes the socket readable again."""
+        taken = 0
         for _ in range(_READS):
             datagrams = udp.receive()
             if not datagrams:
                 return
-            for datagram, source in datagrams:
+            now = self._loop.time()
+            at = 0
+            while at < len(datagrams):
                 try:
-                    self._core.receive(datagram, source, now)
+                    at += self._core.receive_some(datagrams, at, now)
                 except Exception:
+                    datagram, source = datagrams[at]
                     self._count_error("datagram-error", source=source, datagram=datagram[:64].hex())
+                    at += 1
+            taken += sum([len(datagram) for datagram, _ in datagrams])
+            if taken >= _TAKEN:
+                return  # senders wait for an answer
 
     def _flush(self) -> None:
         core, now = self._core, self._loop.time()
