@@ -743,15 +743,15 @@ def test_a_fault_of_ours_does_not_end_the_node(shell: Shell, monkeypatch: pytest
         async with shell.open_node("a") as a, shell.open_node("b") as b:
             meet(a, b)
             faults = 3
-            expire, receive = a._core.expire, a._core.receive
+            expire, receive_some = a._core.expire, a._core.receive_some
 
             def broken(real: Any) -> Any:
-                def call(*arguments: Any) -> None:
+                def call(*arguments: Any) -> Any:
                     nonlocal faults
                     if faults:
                         faults -= 1
                         raise ZeroDivisionError
-                    real(*arguments)
+                    return real(*arguments)
 
                 return call
 
@@ -760,8 +760,9 @@ def test_a_fault_of_ours_does_not_end_the_node(shell: Shell, monkeypatch: pytest
             push.link("b/pull")
             await push.send(b"x")
             assert (await pull.recv(), faults) == (b"x", 0)
+            monkeypatch.setattr(a._core, "expire", expire)
             faults = 2
-            monkeypatch.setattr(a._core, "receive", broken(receive))
+            monkeypatch.setattr(a._core, "receive_some", broken(receive_some))
             for _ in range(2000):
                 await push.send(b"y")
                 assert await pull.recv() == b"y"

@@ -10,6 +10,7 @@ import pytest
 
 import a3m
 from a3m.lanes import LANE, SMALL
+from a3m.socket_core import WOULD_BLOCK
 from tests.a3m.nodes import PATIENCE, Nodes, eventually, in_background, linked, nothing_left, result, take
 
 MANY = 10_000
@@ -405,3 +406,24 @@ def test_a_publication_is_a_pair_with_names() -> None:
             assert topic == "topic"
         case _:
             pytest.fail("it has no names in patterns")
+
+
+def test_no_publication_overtakes_one_that_is_still_in_the_lane(nodes: Nodes) -> None:
+    a, b = nodes.pair()
+    pub, sub = a.pub("news"), b.sub("reader", capacity=1)
+    linked(sub, pub)
+    sub.subscribe("t")
+    eventually(lambda: pub.send("t", b"first", timeout=0) == 1)
+    with a._core.lock:
+        pub._lane.append(("t", b"too late"))  # by a thread that has not found out yet
+        for link in pub._links.values():
+            assert link.outgoing is not None
+            link.outgoing.credits = 0
+        assert pub.try_send(("t", b"second")) is WOULD_BLOCK
+        assert pub.try_send(("u", b"third")) is WOULD_BLOCK  # wherever it goes
+        assert pub._lane == [("t", b"too late")]
+        for link in pub._links.values():
+            assert link.outgoing is not None
+            link.outgoing.credits = 1
+        assert pub.try_send(("u", b"for nobody")) == 0
+        assert pub._lane == []
